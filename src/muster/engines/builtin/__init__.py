@@ -1,0 +1,1 @@
+"""The built-in engine: PPO and TRPO on Ray actors, or in this process."""

@@ -1,0 +1,62 @@
+"""What one iteration learns from: the fragments of all groups, joined in group order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.engines.builtin.groups import Fragment
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Arrays with a row per step."""
+
+    observations: Array
+    actions: Array
+    log_probs: Array
+    advantages: Array
+    returns: Array
+
+    @classmethod
+    def join(cls, fragments: Sequence[Fragment]) -> Batch:
+        """Join fragments, in the order given."""
+
+        def column(name: str) -> Array:
+            return np.concatenate([getattr(fragment, name) for fragment in fragments])
+
+        return cls(*(column(name) for name in cls.__dataclass_fields__))
+
+    def __len__(self) -> int:
+        return len(self.returns)
+
+    @property
+    def values(self) -> Array:
+        """The values that the steps had when they were sampled."""
+        return self.returns - self.advantages
+
+    def normalised_advantages(self) -> Array:
+        """Advantages with mean 0 and deviation 1."""
+        centred = self.advantages - self.advantages.mean()
+        return centred / (centred.std() + 1e-8)
+
+    def explained_variance(self) -> float | None:
+        """How much of the returns' variance the values told beforehand; None if the returns do not vary."""
+        variance = float(self.returns.var())
+        return 1.0 - float(self.advantages.var()) / variance if variance > 0 else None
+
+
+def minibatches(
+    rng: np.random.Generator, size: int, *columns: Array
+) -> Iterator[tuple[Array, ...]]:
+    """Shuffle the columns together once, then yield slices of a size; the last one may be smaller."""
+    order = rng.permutation(len(columns[0]))
+    shuffled = [column[order] for column in columns]
+    for start in range(0, len(order), size):
+        yield tuple(column[start : start + size] for column in shuffled)

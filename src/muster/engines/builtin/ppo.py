@@ -1,0 +1,149 @@
+"""Proximal policy optimisation of the built-in network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.engines.builtin.actor_critic import ActorCritic, Parameters
+from muster.engines.builtin.adam import Adam
+from muster.engines.builtin.backpropagation import backward, forward
+from muster.engines.builtin.batch import Batch, minibatches
+from muster.engines.builtin.policy_gradients import PolicyGradients, gradients_of
+from muster.errors import NonFiniteUpdateError
+from muster.experiment.schema import PPOSection
+
+Array = NDArray[Any]
+Metrics = dict[str, float | None]
+
+METRICS = (
+    "policy/loss",
+    "policy/kl",
+    "policy/entropy",
+    "policy/clip_fraction",
+    "value/loss",
+    "value/explained_variance",
+    "learner/grad_norm",
+    "learner/lr",
+    "learner/epochs",
+)
+
+
+def update(
+    networks: ActorCritic,
+    parameters: Array,
+    optimizer: Adam,
+    batch: Batch,
+    settings: PPOSection,
+    lr: float,
+    rng: np.random.Generator,
+) -> tuple[Array, Adam, Metrics]:
+    """Return parameters and optimiser after an iteration's epochs, and how it went; changes nothing given.
+
+    Raises:
+        NonFiniteUpdateError: if a gradient or the result is not finite.
+    """
+    parameters, optimizer = parameters.copy(), optimizer.copy()
+    gradient = np.empty_like(parameters)
+    parts, gradient_parts = networks.split(parameters), networks.split(gradient)
+    mathematics = gradients_of(networks.distribution)
+    old_outputs = networks.policy_outputs(parts, batch.observations)
+    columns = (
+        batch.observations,
+        batch.actions,
+        batch.log_probs,
+        batch.normalised_advantages(),
+        batch.returns,
+        batch.values,
+    )
+    norms = []
+    epochs = 0
+    for epochs in range(1, settings.num_epochs + 1):
+        for rows in minibatches(rng, settings.minibatch_size, *columns):
+            _policy_gradient(networks, parts, mathematics, settings, rows, gradient_parts)
+            _value_gradient(networks, parts, settings, rows, gradient_parts)
+            norms.append(_clip(gradient, settings.grad_clip))
+            optimizer.step(parameters, gradient, lr)
+        if settings.target_kl is not None:
+            new_outputs = networks.policy_outputs(parts, batch.observations)
+            if mathematics.divergence(old_outputs, new_outputs).mean() > settings.target_kl:
+                break
+    metrics = _metrics(networks, parts, mathematics, batch, old_outputs, settings)
+    metrics |= {"learner/grad_norm": float(np.mean(norms)), "learner/lr": lr, "learner/epochs": epochs}
+    if not np.isfinite(parameters).all():
+        raise NonFiniteUpdateError("the update made weights that are not finite")
+    return parameters, optimizer, metrics
+
+
+def _policy_gradient(
+    networks: ActorCritic,
+    parts: Parameters,
+    mathematics: PolicyGradients,
+    settings: PPOSection,
+    rows: tuple[Array, ...],
+    out: Parameters,
+) -> None:
+    observations, actions, old_log_probs, advantages, _, _ = rows
+    logits, activations = forward(networks.policy, parts.policy, observations)
+    outputs = networks.with_log_std(parts, logits)
+    ratio = np.exp(networks.distribution.log_prob(outputs, actions) - old_log_probs)
+    clip = settings.clip_param
+    unclipped = np.where(advantages >= 0, ratio <= 1 + clip, ratio >= 1 - clip)
+    weight = (-advantages * ratio * unclipped) / len(ratio)
+    gradient = mathematics.log_prob_gradient(outputs, actions)
+    gradient *= weight[:, None]
+    if settings.entropy_coeff:
+        gradient -= (settings.entropy_coeff / len(ratio)) * mathematics.entropy(outputs)[1]
+    num_logits = logits.shape[1]
+    backward(networks.policy, parts.policy, activations, gradient[:, :num_logits], out.policy)
+    out.log_std[:] = gradient[:, num_logits:].sum(axis=0)
+
+
+def _value_gradient(
+    networks: ActorCritic, parts: Parameters, settings: PPOSection, rows: tuple[Array, ...], out: Parameters
+) -> None:
+    observations, _, _, _, returns, old_values = rows
+    values, activations = forward(networks.value, parts.value, observations)
+    error = values[:, 0] - returns
+    if settings.vf_clip_param is not None:
+        change = values[:, 0] - old_values
+        clipped_error = old_values + np.clip(change, -settings.vf_clip_param, settings.vf_clip_param) - returns
+        moving = (np.abs(change) <= settings.vf_clip_param) | (error**2 > clipped_error**2)
+        error = error * moving
+    error *= settings.vf_loss_coeff / len(error)
+    backward(networks.value, parts.value, activations, error[:, None], out.value)
+
+
+def _clip(gradient: Array, largest: float | None) -> float:
+    """Scale the gradient down to the largest norm, in place; return the norm it had."""
+    norm = float(np.sqrt(gradient @ gradient))
+    if not np.isfinite(norm):
+        raise NonFiniteUpdateError("a gradient is not finite")
+    if largest is not None and norm > largest:
+        gradient *= largest / norm
+    return norm
+
+
+def _metrics(
+    networks: ActorCritic,
+    parts: Parameters,
+    mathematics: PolicyGradients,
+    batch: Batch,
+    old_outputs: Array,
+    settings: PPOSection,
+) -> Metrics:
+    outputs = networks.policy_outputs(parts, batch.observations)
+    ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - batch.log_probs)
+    advantages = batch.normalised_advantages()
+    clipped = np.clip(ratio, 1 - settings.clip_param, 1 + settings.clip_param)
+    values = networks.values(parts, batch.observations)
+    return {
+        "policy/loss": -float(np.minimum(ratio * advantages, clipped * advantages).mean()),
+        "policy/kl": float(mathematics.divergence(old_outputs, outputs).mean()),
+        "policy/entropy": float(mathematics.entropy(outputs)[0].mean()),
+        "policy/clip_fraction": float((np.abs(ratio - 1) > settings.clip_param).mean()),
+        "value/loss": 0.5 * float(((values - batch.returns) ** 2).mean()),
+        "value/explained_variance": batch.explained_variance(),
+    }

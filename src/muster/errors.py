@@ -1,0 +1,81 @@
+"""The whole error tree: every failure that muster explains to a person, each with its exit code.
+
+    MusterError                    1   failed; the message says why
+    ├── InputError                 2   bad input: file, flag or name
+    │   ├── ExperimentError            problems of an experiment, all at once
+    │   └── CheckpointError            a checkpoint that is damaged or does not fit
+    ├── SimulatorError             3   the simulator failed too often
+    ├── ClusterError               4   Ray did not come up
+    ├── RunLockedError             1   another process writes this run
+    ├── StorageError               1   a file of the run could not be written
+    └── NonFiniteUpdateError       1   learning gave infinities or NaN; nothing was applied
+
+An unexpected exception is a defect of muster's and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class MusterError(Exception):
+    """A failure with a message that says what happened, where, and what to do next."""
+
+    exit_code = 1
+
+
+class InputError(MusterError):
+    """The user gave a file, flag or name that cannot be used."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: its place, what is wrong with it, and what to do."""
+
+    place: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" + (f"\n    {self.hint}" if self.hint else "")
+
+
+class ExperimentError(InputError):
+    """All problems that were found in one experiment."""
+
+    def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(f"{subject}: {count}\n{lines}")
+
+
+class CheckpointError(InputError):
+    """A checkpoint is damaged, incomplete, or of another experiment."""
+
+
+class SimulatorError(MusterError):
+    """The user's simulator failed too often; carries its own traceback."""
+
+    exit_code = 3
+
+
+class ClusterError(MusterError):
+    """Ray did not come up, or has less than was asked for."""
+
+    exit_code = 4
+
+
+class RunLockedError(MusterError):
+    """Another process is writing to the run folder."""
+
+
+class StorageError(MusterError):
+    """A file could not be written; what was saved before is intact."""
+
+
+class NonFiniteUpdateError(MusterError):
+    """An update of the learner was not finite and has not been applied."""

@@ -1,0 +1,210 @@
+"""From a TOML file, a simulator's id and overrides to an experiment, or to all that is wrong with them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from muster.errors import ExperimentError, InputError, Problem
+from muster.experiment.schema import ALGORITHMS, Experiment, section_model
+
+
+@dataclass(frozen=True)
+class Override:
+    """A value that did not come from the file: dotted key, value, and the flag that gave it."""
+
+    key: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True)
+class LoadedExperiment:
+    """An experiment, and for each dotted key of it where its value came from."""
+
+    experiment: Experiment
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def replace(self, key: str, value: Any, source: str) -> LoadedExperiment:
+        """Return a copy in which one dotted key has another value."""
+        table = self.experiment.as_table()
+        _put(table, key, value)
+        return LoadedExperiment(Experiment.model_validate(table), {**self.sources, key: source})
+
+
+def parse_set(text: str) -> Override:
+    """Read one `--set key=value`; the value is read as TOML, or else taken as a string."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"--set {text}: expected KEY=VALUE, for example --set algorithm.lr=3e-4")
+    try:
+        parsed: Any = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    return Override(key.strip(), parsed, f"--set {key.strip()}")
+
+
+def load_experiment(target: str | Path, overrides: Sequence[Override] = ()) -> LoadedExperiment:
+    """Load an experiment file, or make an experiment of a simulator's id, and apply the overrides.
+
+    Raises:
+        ExperimentError: with every problem that was found, each with its place.
+    """
+    path = Path(target)
+    if path.suffix == ".toml" or path.is_file() and ":" not in str(target):
+        text, table = _read(path)
+        given = {key: f"file {path}" for key, _ in _leaves(table)}
+        folder = path.resolve().parent
+    else:
+        text, table, given, folder = "", {"env": {"id": str(target)}}, {"env.id": "argument"}, None
+    for override in overrides:
+        _put(table, override.key, override.value)
+        given[override.key] = override.source
+    try:
+        experiment = Experiment.model_validate(table)
+    except ValidationError as error:
+        raise ExperimentError(str(target), _problems(error, table, given, _Lines(path, text))) from None
+    experiment = _with_search_paths(experiment, folder)
+    sources = {key: given.get(key, "default") for key, _ in _leaves(experiment.as_table())}
+    return LoadedExperiment(experiment, sources)
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, tomllib.loads(text)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file\n    `muster init` writes one to start from") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+
+
+def _with_search_paths(experiment: Experiment, folder: Path | None) -> Experiment:
+    """Make the places to import from absolute, so that the run's own copy of the file works anywhere."""
+    base = folder or Path.cwd()
+    paths = [str((base / path).resolve()) for path in experiment.env.paths]
+    for extra in (base, Path.cwd()):
+        if str(extra) not in paths:
+            paths.append(str(extra))
+    identifier = experiment.env.id
+    file, colon, attribute = identifier.rpartition(":")
+    if colon and file.endswith(".py"):
+        found = next((base / file for base in (base, Path.cwd()) if (base / file).is_file()), base / file)
+        identifier = f"{found.resolve()}:{attribute}"
+    env = experiment.env.model_copy(update={"paths": paths, "id": identifier})
+    return experiment.model_copy(update={"env": env})
+
+
+def _put(table: dict[str, Any], key: str, value: Any) -> None:
+    *sections, name = key.split(".")
+    for section in sections:
+        inner = table.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"{key}: {section} is a value, not a table")
+        table = inner
+    table[name] = value
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+class _Lines:
+    """Finds the line of a TOML file on which a key stands."""
+
+    _HEADER = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
+    _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._found: dict[str, int] = {}
+        section = ""
+        for number, line in enumerate(text.splitlines(), start=1):
+            if header := self._HEADER.match(line):
+                section = header[1].strip()
+                self._found.setdefault(section, number)
+            elif key := self._KEY.match(line):
+                self._found.setdefault(f"{section}.{key[1]}".lstrip("."), number)
+
+    def place(self, key: str, sources: Mapping[str, str]) -> str:
+        source = sources.get(key, "")
+        if source.startswith("--"):
+            return source if source.endswith(key) else f"{source} ({key})"
+        sections = key.split(".")
+        while sections:
+            if number := self._found.get(".".join(sections)):
+                return f"{self._path}:{number}: {key}"
+            sections.pop()
+        return key
+
+
+def _problems(
+    error: ValidationError, table: dict[str, Any], sources: Mapping[str, str], lines: _Lines
+) -> list[Problem]:
+    details = error.errors()
+    if any(detail["type"].startswith("union_tag") for detail in details):
+        details += _errors_besides_the_algorithm(table)
+    problems = []
+    for detail in details:
+        loc = [str(part) for part in detail["loc"]]
+        if loc[0] == "algorithm" and loc[1:2] and loc[1] in ALGORITHMS:
+            loc.pop(1)
+        loc = [part for part in loc if not part.startswith(("constrained-", "literal["))]
+        problems.append(_problem(detail, ".".join(loc[:2]), table, sources, lines))
+    unique = {problem.place: problem for problem in problems}
+    return list(unique.values())
+
+
+def _errors_besides_the_algorithm(table: dict[str, Any]) -> list[ErrorDetails]:
+    """Check the rest of `[algorithm]` as if it were PPO's, since its own name says nothing."""
+    section = {**table["algorithm"], "name": "PPO"}
+    try:
+        Experiment.model_validate({**table, "algorithm": section})
+    except ValidationError as error:
+        return [
+            detail
+            for detail in error.errors()
+            if detail["loc"][0] == "algorithm" and detail["type"] != "extra_forbidden"
+        ]
+    return []
+
+
+def _problem(
+    detail: ErrorDetails, key: str, table: dict[str, Any], sources: Mapping[str, str], lines: _Lines
+) -> Problem:
+    place = lines.place(key, sources)
+    if detail["type"].startswith("union_tag"):
+        name = str(table["algorithm"].get("name"))
+        place = lines.place("algorithm.name", sources)
+        return Problem(place, f"no algorithm {name!r}; expected one of {', '.join(ALGORITHMS)}")
+    if detail["type"] == "extra_forbidden":
+        return Problem(place, *_unknown_key(key, table))
+    if detail["type"] == "missing":
+        return Problem(place, "is required, but not given", "for example: id = \"CartPole-v1\"" if key == "env.id" else "")
+    message = detail["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    return Problem(place, f"{detail['input']!r}: {message}")
+
+
+def _unknown_key(key: str, table: dict[str, Any]) -> tuple[str, str]:
+    section, _, name = key.rpartition(".")
+    model = section_model(section, str(table.get("algorithm", {}).get("name", "PPO")).upper()) if section else Experiment
+    names = [f.alias or n for n, f in model.model_fields.items()] if model else []
+    near = difflib.get_close_matches(name, names, n=1)
+    where = f"[{section}]" if section else "an experiment"
+    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names)}"
+    return f"{where} has no key {name!r}", hint

@@ -1,0 +1,208 @@
+"""The experiment as typed, frozen data. A field's description is its CLI help and its reference entry."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from muster.experiment.quantities import Count, Duration
+
+
+class Section(BaseModel):
+    """A table of the experiment file: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class EnvSection(Section):
+    """The simulator: which one, and how it is built."""
+
+    id: str = Field(
+        min_length=1,
+        description="Simulator: a Gymnasium id, module:Class, module:function, or path/to/file.py:Class.",
+    )
+    config: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Keyword arguments of the simulator, or the one dict if its constructor takes a single "
+        "`config` or `env_config`.",
+    )
+    wrappers: list[str | dict[str, Any]] = Field(
+        default_factory=list,
+        description="Gymnasium wrappers, innermost first: module:Class, or a table with `class` and its "
+        "keyword arguments.",
+    )
+    max_episode_steps: Count | None = Field(
+        default=None, description="Cut an episode after this many steps; default: as the simulator says."
+    )
+    max_failures: int = Field(
+        default=100, ge=0, description="Stop the run when the simulator has failed more often than this."
+    )
+    paths: list[str] = Field(
+        default_factory=list,
+        description="Folders to import the simulator from, besides the experiment's own and the current one.",
+    )
+
+
+class AlgorithmSection(Section):
+    """What PPO and TRPO have in common."""
+
+    engine: Literal["builtin"] = Field(default="builtin", description="What trains: builtin.")
+    gamma: float = Field(default=0.99, ge=0, le=1, description="Discount per step.")
+    lambda_: float = Field(default=0.95, ge=0, le=1, description="Decay of the advantage estimate (GAE).")
+    train_batch_size: Count = Field(
+        default=2048, description="Steps per iteration; rounded up to whole fragments of all simulators."
+    )
+    minibatch_size: Count = Field(default=128, description="Steps per gradient step.")
+
+
+class PPOSection(AlgorithmSection):
+    """Proximal policy optimisation."""
+
+    name: Literal["PPO"] = Field(
+        default="PPO", description="Algorithm: PPO or TRPO."
+    )
+    lr: float = Field(default=1e-3, gt=0, description="Learning rate of Adam.")
+    lr_schedule: Literal["constant", "linear"] = Field(
+        default="constant",
+        description="`linear` lowers the learning rate to zero at stop.steps or stop.iterations (if given).",
+    )
+    num_epochs: Count = Field(default=10, description="Passes over each batch.")
+    clip_param: float = Field(default=0.2, gt=0, description="How far the probability ratio may leave 1.")
+    entropy_coeff: float = Field(default=0.0, ge=0, description="Weight of the entropy bonus.")
+    vf_loss_coeff: float = Field(default=0.5, ge=0, description="Weight of the value loss.")
+    vf_clip_param: float | None = Field(
+        default=None, gt=0, description="Clip the change of a value to this (in scaled reward); off if not given."
+    )
+    grad_clip: float | None = Field(default=0.5, gt=0, description="Largest norm of a gradient.")
+    target_kl: float | None = Field(
+        default=None, gt=0, description="End an iteration's epochs early above this KL; off if not given."
+    )
+
+
+class TRPOSection(AlgorithmSection):
+    """Trust-region policy optimisation."""
+
+    name: Literal["TRPO"] = Field(description="Algorithm: PPO or TRPO.")
+    target_kl: float = Field(default=0.01, gt=0, description="Size of the trust region: mean KL per update.")
+    cg_iterations: Count = Field(default=10, description="Conjugate-gradient iterations.")
+    cg_damping: float = Field(default=0.1, ge=0, description="Added to the Fisher matrix's diagonal.")
+    line_search_steps: Count = Field(default=10, description="How often a step is halved before giving up.")
+    lr: float = Field(default=1e-3, gt=0, description="Learning rate of the value function's Adam.")
+    num_epochs: Count = Field(default=10, description="Passes over each batch when fitting the value function.")
+
+
+Algorithm = Annotated[PPOSection | TRPOSection, Field(discriminator="name")]
+
+
+class ModelSection(Section):
+    """The network: a policy and a value net of the same shape."""
+
+    hidden: list[Count] = Field(default=[64, 64], description="Sizes of the hidden layers.")
+    activation: Literal["tanh", "relu"] = Field(default="tanh", description="tanh or relu.")
+
+
+class NormalizeSection(Section):
+    """Running scales, kept in the policy."""
+
+    observations: bool = Field(default=True, description="Scale Box observations to mean 0, deviation 1.")
+    rewards: bool = Field(default=True, description="Scale rewards by the deviation of the discounted return.")
+
+
+class ResourcesSection(Section):
+    """On what: never changes what is learned."""
+
+    workers: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        default="auto",
+        description="Processes that step simulators; 0 runs all in this one, without Ray; auto decides by the "
+        "simulator's speed and the CPUs there are.",
+    )
+    gpus: float = Field(default=0, ge=0, description="GPUs of the learner; the built-in network needs none.")
+    env_groups: Count = Field(
+        default=8, description="Groups of simulators, dealt out to the workers; at least one for each."
+    )
+    envs_per_group: Count = Field(default=8, description="Simulators in a group.")
+    learner_threads: Count = Field(default=1, description="Threads of the learner's linear algebra.")
+
+
+class StopSection(Section):
+    """When to stop: whichever comes first."""
+
+    steps: Count | None = Field(default=None, description="Stop after this many simulator steps.")
+    iterations: Count | None = Field(default=None, description="Stop after this many iterations.")
+    time: Duration | None = Field(default=None, description="Stop after this much training time, e.g. 30m.")
+    return_: float | None = Field(
+        default=None, alias="return", description="Stop when the mean return of the last 100 episodes gets here."
+    )
+
+
+class EvaluationSection(Section):
+    """Deterministic episodes in between, on simulators of their own."""
+
+    every: int = Field(default=0, ge=0, description="Evaluate every so many iterations; 0: never.")
+    episodes: Count = Field(default=10, description="Episodes per evaluation.")
+
+
+class CheckpointSection(Section):
+    """What is saved, and how often."""
+
+    every: Count = Field(default=10, description="Save every so many iterations ...")
+    every_time: Duration = Field(default=600.0, description="... or after this much time, whichever is first.")
+    keep: Count = Field(default=3, description="Keep this many of the newest checkpoints, and the best.")
+    simulators: bool = Field(
+        default=True, description="Save the simulators' own state where it pickles, so that resuming is exact."
+    )
+
+
+class Experiment(Section):
+    """Which simulator, which algorithm, how long, on what."""
+
+    name: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="Name of the run and its folder; default: made from simulator and algorithm.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of everything random.")
+    env: EnvSection
+    algorithm: Algorithm = Field(default_factory=PPOSection)
+    model: ModelSection = Field(default_factory=ModelSection)
+    normalize: NormalizeSection = Field(default_factory=NormalizeSection)
+    resources: ResourcesSection = Field(default_factory=ResourcesSection)
+    stop: StopSection = Field(default_factory=StopSection)
+    evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
+    checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_algorithm(cls, data: Any) -> Any:
+        """Give `[algorithm]` its default name, by which its other keys are then checked."""
+        if isinstance(data, dict) and isinstance(section := data.get("algorithm", {}), dict):
+            name = section.get("name", "PPO")
+            section = {**section, "name": name.upper() if isinstance(name, str) else name}
+            return {**data, "algorithm": section}
+        return data
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the experiment as TOML has it: keys by their file names, what is not given left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+ALGORITHMS: dict[str, type[AlgorithmSection]] = {"PPO": PPOSection, "TRPO": TRPOSection}
+
+
+def section_model(name: str, algorithm: str = "PPO") -> type[BaseModel] | None:
+    """Return the model of a table of the file, or None if the name is a plain key or unknown."""
+    if name == "algorithm":
+        return ALGORITHMS.get(algorithm)
+    field = Experiment.model_fields.get(name)
+    annotation = field.annotation if field else None
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def describe(key: str, algorithm: str = "PPO") -> str:
+    """Return the description of a dotted key, such as `resources.workers`."""
+    *section, name = key.split(".")
+    model = section_model(section[0], algorithm) if section else Experiment
+    assert model is not None, key
+    field = next(f for n, f in model.model_fields.items() if name in (n, f.alias))
+    return field.description or ""

@@ -1,0 +1,100 @@
+"""Experiments as text: the resolved file of a run, the commented file to start from, schema and reference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from muster.experiment.schema import ALGORITHMS, Experiment, section_model
+
+
+def experiment_toml(experiment: Experiment) -> str:
+    """Return the resolved experiment as a file that runs as it is."""
+    return tomli_w.dumps(experiment.as_table())
+
+
+def starting_file(env_id: str, algorithm: str = "PPO") -> str:
+    """Return a commented experiment with every key, those that have a default commented out."""
+    experiment = Experiment.model_validate({"env": {"id": env_id}, "algorithm": {"name": algorithm}})
+    table = experiment.as_table()
+    lines = [
+        "# An experiment of muster: which simulator, which algorithm, how long, on what.",
+        "# Lines that start with `#` show the defaults. Train with: muster train THIS-FILE",
+        "",
+        *_entry("name", "my-run", Experiment.model_fields["name"].description, commented=True),
+        *_entry("seed", table["seed"], Experiment.model_fields["seed"].description, commented=True),
+    ]
+    for section in Experiment.model_fields:
+        model = section_model(section, algorithm)
+        if model is None:
+            continue
+        lines += ["", f"[{section}]  # {(model.__doc__ or '').strip().splitlines()[0]}"]
+        for name, field in model.model_fields.items():
+            key = field.alias or name
+            given = key in ("id", "name")
+            value = table[section].get(key, _EXAMPLES.get(f"{section}.{key}"))
+            lines += _entry(key, value, field.description, commented=not given)
+    return "\n".join(lines) + "\n"
+
+
+_EXAMPLES: dict[str, Any] = {
+    "env.max_episode_steps": 1000,
+    "algorithm.vf_clip_param": 10.0,
+    "algorithm.target_kl": 0.02,
+    "stop.steps": "1_000_000",
+    "stop.iterations": 500,
+    "stop.time": "30m",
+    "stop.return": 475.0,
+}
+
+
+def _entry(key: str, value: Any, description: str | None, *, commented: bool) -> list[str]:
+    text = "{}" if value == {} else tomli_w.dumps({key: value}).strip().partition("= ")[2]
+    text = " ".join(text.split()).replace("[ ", "[").replace(", ]", "]").replace(",]", "]")
+    return [f"{'# ' if commented else ''}{key} = {text}  # {description}"]
+
+
+def json_schema() -> str:
+    """Return the JSON schema of the file, for editors."""
+    return json.dumps(Experiment.model_json_schema(by_alias=True), indent=2) + "\n"
+
+
+def reference() -> str:
+    """Return the reference page of all keys, in Markdown."""
+    lines = [
+        "# The experiment file",
+        "",
+        "Every key can also be given on the command line: `--set section.key=value`.",
+        "Counts read as `50000`, `\"1_000_000\"`, `\"1e6\"` or `\"500k\"`; durations as `\"90s\"`, `\"30m\"`, "
+        "`\"1h30m\"` or `\"02:00:00\"`.",
+        "",
+        *_table("Top level", Experiment, skip_sections=True),
+    ]
+    for section in Experiment.model_fields:
+        if section == "algorithm":
+            for name, model in ALGORITHMS.items():
+                lines += _table(f"`[algorithm]` with `name = \"{name}\"`", model)
+        elif model_ := section_model(section):
+            lines += _table(f"`[{section}]`", model_)
+    return "\n".join(lines)
+
+
+def _table(title: str, model: type[Any], *, skip_sections: bool = False) -> list[str]:
+    rows = []
+    for name, field in model.model_fields.items():
+        if skip_sections and (section_model(name) or name == "algorithm"):
+            continue
+        default = field.get_default(call_default_factory=True)
+        shown = "required" if field.is_required() else "–" if default is None else f"`{json.dumps(default)}`"
+        rows.append(f"| `{field.alias or name}` | {shown} | {field.description} |")
+    doc = (model.__doc__ or "").strip().splitlines()[0]
+    return [f"## {title}", "", doc, "", "| key | default | meaning |", "|---|---|---|", *rows, ""]
+
+
+def write_starting_file(path: Path, env_id: str, algorithm: str) -> None:
+    """Write the commented file; never over one that exists."""
+    with path.open("x", encoding="utf-8") as file:
+        file.write(starting_file(env_id, algorithm))

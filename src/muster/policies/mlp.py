@@ -1,0 +1,55 @@
+"""The built-in network: a multilayer perceptron whose weights are views of one flat vector. NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Layers = list[tuple[Array, Array]]
+
+
+@dataclass(frozen=True)
+class MLP:
+    """The shape of a network: its sizes from input to output, and its activation, `tanh` or `relu`."""
+
+    sizes: tuple[int, ...]
+    activation: str
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers the weights and biases are."""
+        return sum((inputs + 1) * outputs for inputs, outputs in self._shapes())
+
+    def layers(self, flat: Array) -> Layers:
+        """Return weights `[inputs, outputs]` and biases as views into a flat vector."""
+        layers, start = [], 0
+        for inputs, outputs in self._shapes():
+            middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
+            layers.append((flat[start:middle].reshape(inputs, outputs), flat[middle:end]))
+            start = end
+        return layers
+
+    def forward(self, layers: Layers, inputs: Array) -> Array:
+        """Return the outputs for rows of inputs."""
+        activate = np.tanh if self.activation == "tanh" else _relu
+        hidden = inputs
+        for weight, bias in layers[:-1]:
+            hidden = hidden @ weight
+            hidden += bias
+            activate(hidden, hidden)
+        weight, bias = layers[-1]
+        outputs: Array = hidden @ weight
+        outputs += bias
+        return outputs
+
+    def _shapes(self) -> Sequence[tuple[int, int]]:
+        return list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
+
+
+def _relu(values: Array, out: Array) -> Array:
+    return np.maximum(values, 0, out=out)

@@ -1,0 +1,1 @@
+"""Simulators: find the user's, check it, encode its spaces."""

@@ -1,0 +1,184 @@
+"""Find the user's simulator by its name and build it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from muster.errors import ExperimentError, Problem
+
+if TYPE_CHECKING:
+    import gymnasium
+
+_GYMNASIUM_ID = re.compile(r"(?:[\w.]+:)?(?:[\w.-]+/)?[\w.:-]+-v\d+")
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """How to build the user's simulator; plain data, so that any worker can build its own."""
+
+    id: str
+    config: dict[str, Any] = field(default_factory=dict)
+    wrappers: Sequence[str | dict[str, Any]] = ()
+    max_episode_steps: int | None = None
+    paths: Sequence[str] = ()
+
+    def build(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """Build one simulator.
+
+        Raises:
+            ExperimentError: if there is no such simulator or wrapper.
+            Exception: whatever the simulator's own constructor raises.
+        """
+        import gymnasium
+
+        _extend_search_path(self.paths)
+        if _is_gymnasium_id(self.id):
+            env = self._build_registered(render_mode)
+        else:
+            env = self._build_imported(render_mode)
+        for wrapper in self.wrappers:
+            entry = {"class": wrapper} if isinstance(wrapper, str) else dict(wrapper)
+            env = _import_attribute(str(entry.pop("class", "")), "env.wrappers")(env, **entry)
+        if not isinstance(env, gymnasium.Env):
+            raise ExperimentError(
+                self.id,
+                [
+                    Problem(
+                        "env.id",
+                        f"gives a {type(env).__name__}, expected a gymnasium.Env",
+                        "derive the simulator from gymnasium.Env, with reset(seed=..., options=...) and a "
+                        "step that returns five values",
+                    )
+                ],
+            )
+        return env
+
+    def reward_threshold(self) -> float | None:
+        """Return the return at which the simulator counts as solved, if it is registered with one."""
+        import gymnasium
+
+        if not _is_gymnasium_id(self.id):
+            return None
+        return gymnasium.spec(self.id).reward_threshold
+
+    def _build_registered(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        import gymnasium
+
+        try:
+            gymnasium.spec(self.id)
+        except ModuleNotFoundError as error:
+            module = self.id.partition(":")[0]
+            raise ExperimentError(self.id, [Problem("env.id", f"no module {module!r}: {error}")]) from None
+        except gymnasium.error.Error:
+            raise ExperimentError(self.id, [_no_such_id(self.id)]) from None
+        options = {"max_episode_steps": self.max_episode_steps} if self.max_episode_steps else {}
+        return gymnasium.make(
+            self.id, disable_env_checker=True, render_mode=render_mode, **options, **self.config
+        )
+
+    def _build_imported(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        import gymnasium
+
+        maker = _import_attribute(self.id, "env.id")
+        parameters = inspect.signature(maker).parameters
+        names = {name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD} - {"render_mode"}
+        arguments: dict[str, Any] = dict(self.config)
+        if len(names) == 1 and (only := names.pop()) in ("config", "env_config"):
+            arguments = {only: dict(self.config)}
+        if render_mode and "render_mode" in parameters:
+            arguments["render_mode"] = render_mode
+        env = maker(**arguments)
+        if self.max_episode_steps:
+            env = gymnasium.wrappers.TimeLimit(env, self.max_episode_steps)
+        return env
+
+
+def _is_gymnasium_id(identifier: str) -> bool:
+    return ":" not in identifier or _GYMNASIUM_ID.fullmatch(identifier) is not None
+
+
+def _no_such_id(identifier: str) -> Problem:
+    import gymnasium
+
+    near = difflib.get_close_matches(identifier, list(gymnasium.registry), n=3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return Problem(
+        "env.id",
+        f"no simulator {identifier!r} is registered with Gymnasium",
+        f"{hint}For your own, give module:Class or path/to/file.py:Class",
+    )
+
+
+def _extend_search_path(paths: Sequence[str]) -> None:
+    for path in paths:
+        if path not in sys.path:
+            sys.path.append(path)
+
+
+def _import_attribute(name: str, key: str) -> Callable[..., Any]:
+    """Import `module:attribute`, `module.attribute` or `path/to/file.py:attribute`."""
+    source, colon, attribute = name.rpartition(":")
+    if not colon:
+        source, _, attribute = name.rpartition(".")
+    if not source or not attribute:
+        raise ExperimentError(name, [Problem(key, f"{name!r}: expected module:Class or path/to/file.py:Class")])
+    try:
+        module = _import_file(Path(source), key) if source.endswith(".py") else importlib.import_module(source)
+    except ExperimentError:
+        raise
+    except Exception as error:
+        raise ExperimentError(name, [_import_problem(source, key, error)]) from None
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        near = difflib.get_close_matches(attribute, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'no class or function'}"
+        raise ExperimentError(name, [Problem(key, f"{source} has no class or function {attribute!r}", hint)])
+    return found  # type: ignore[no-any-return]
+
+
+def _import_file(path: Path, key: str) -> ModuleType:
+    """Import a file as the module of its own name, so that its classes pickle the same in every process."""
+    if not path.is_file():
+        raise ExperimentError(str(path), [Problem(key, f"no such file: {path}")])
+    path, name = path.resolve(), path.stem
+    if (loaded := sys.modules.get(name)) is not None:
+        if Path(getattr(loaded, "__file__", None) or "") == path:
+            return loaded
+        raise ExperimentError(
+            str(path), [Problem(key, f"a module {name!r} is loaded already", "give the file another name")]
+        )
+    _extend_search_path([str(path.parent)])
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import_problem(source: str, key: str, error: Exception) -> Problem:
+    if isinstance(error, ModuleNotFoundError) and error.name and source.startswith(error.name):
+        return Problem(
+            key,
+            f"no module {error.name!r}",
+            "install it, or name the folder it is in: env.paths = [\"...\"]",
+        )
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    where = f" ({own[-1].filename}:{own[-1].lineno})" if len(own) > 1 else ""
+    return Problem(key, f"importing {source!r} failed: {type(error).__name__}: {error}{where}")
