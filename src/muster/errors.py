@@ -17,12 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class MusterError(Exception):
-    """A failure with a message that says what happened, where, and what to do next."""
+    """A failure with a message that says what happened, where, and what to do next.
+
+    `result` is what came of the run that it ended, if it ended one.
+    """
 
     exit_code = 1
+    result: Any = None
 
 
 class InputError(MusterError):
@@ -47,10 +52,14 @@ class ExperimentError(InputError):
     """All problems that were found in one experiment."""
 
     def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
+        self.subject = subject
         self.problems = tuple(problems)
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         lines = "\n".join(f"  {problem}" for problem in problems)
         super().__init__(f"{subject}: {count}\n{lines}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.subject, self.problems)
 
 
 class CheckpointError(InputError):
@@ -58,9 +67,13 @@ class CheckpointError(InputError):
 
 
 class SimulatorError(MusterError):
-    """The user's simulator failed too often; carries its own traceback."""
+    """The user's simulator failed too often; carries the failures that are not yet in the record."""
 
     exit_code = 3
+
+    def __init__(self, message: str, failures: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.failures = list(failures)
 
 
 class ClusterError(MusterError):

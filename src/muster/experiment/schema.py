@@ -62,7 +62,7 @@ class PPOSection(AlgorithmSection):
     name: Literal["PPO"] = Field(
         default="PPO", description="Algorithm: PPO or TRPO."
     )
-    lr: float = Field(default=1e-3, gt=0, description="Learning rate of Adam.")
+    lr: float = Field(default=3e-4, gt=0, description="Learning rate of Adam.")
     lr_schedule: Literal["constant", "linear"] = Field(
         default="constant",
         description="`linear` lowers the learning rate to zero at stop.steps or stop.iterations (if given).",

@@ -270,7 +270,8 @@ class EnvGroup:
         self._failures_in_a_row[i] += 1
         if self._failures_in_a_row[i] >= MAX_FAILURES_IN_A_ROW:
             raise SimulatorError(
-                f"the simulator failed {MAX_FAILURES_IN_A_ROW} times in a row: {failure}\n\n{failure.traceback}"
+                f"the simulator failed {MAX_FAILURES_IN_A_ROW} times in a row: {failure}\n\n{failure.traceback}",
+                recording.failures,
             )
         self._episodes[i] += 1
         try:

@@ -1,0 +1,51 @@
+"""`muster check`: is the experiment, and its simulator, fit for training?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from muster.cli.screen import console, print_json
+from muster.experiment.loading import load_experiment, parse_set
+
+_STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+
+
+def check(
+    target: Annotated[str, typer.Argument(metavar="FILE|ID", help="Experiment file, or a simulator's id.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any key; may be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as a line of JSON.")] = False,
+) -> None:
+    """Check an experiment file and its simulator, and say all that is wrong at once."""
+    loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])
+
+    from muster.simulators.checking import Verdict, check_simulator
+    from muster.training.preparation import simulator_of
+
+    findings = check_simulator(simulator_of(loaded.experiment))
+    problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
+    if as_json:
+        print_json({"problems": problems, "findings": [asdict(finding) for finding in findings]})
+    else:
+        _show(target, findings, problems)
+    raise typer.Exit(2 if problems else 0)
+
+
+def _show(target: str, findings: list[Any], problems: int) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column()
+    table.add_column(overflow="fold")
+    for finding in findings:
+        text = finding.message + (f"\n{finding.hint}" if finding.hint else "")
+        table.add_row(finding.verdict, finding.subject, text.strip(), style=None)
+        table.columns[0].style = ""
+    for i, finding in enumerate(findings):
+        table.columns[0]._cells[i] = f"[{_STYLES[finding.verdict]}]{finding.verdict}[/]"
+    console().print(table)
+    console().print(f"\n{target}: " + (f"{problems} problems" if problems else "ready to train"))

@@ -1,0 +1,52 @@
+"""`muster evaluate`: how good is what a run learned?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from muster.cli.screen import console, figure, print_json
+from muster.experiment.loading import load_experiment
+from muster.runs.checkpoints import Checkpoints, verify
+from muster.runs.folder import find_run
+from muster.runs.folder import runs_dir as folder_of_runs
+
+
+def evaluate(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name or folder.")],
+    episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 100,
+    checkpoint: Annotated[str, typer.Option(help="best, latest, or an iteration.")] = "best",
+    stochastic: Annotated[
+        bool, typer.Option("--stochastic", help="Draw the actions instead of taking the likeliest.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the episodes; default: the run's.")] = None,
+    runs_dir: Annotated[
+        str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as a line of JSON.")] = False,
+) -> None:
+    """Let a run's best policy act for some episodes and print its mean return."""
+    from muster.policies import load_policy
+    from muster.training.evaluation import evaluate
+    from muster.training.preparation import simulator_of
+
+    folder = find_run(run, folder_of_runs(runs_dir))
+    path = Checkpoints(folder.checkpoints).find(checkpoint)
+    verify(path)
+    experiment = load_experiment(folder.experiment).experiment
+    result = evaluate(
+        load_policy(path),
+        simulator_of(experiment),
+        episodes,
+        experiment.seed if seed is None else seed,
+        deterministic=not stochastic,
+    )
+    if as_json:
+        print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(result)})
+        return
+    console().print(
+        f"{folder.name}, checkpoint {path.name}: return {figure(result.return_mean)} "
+        f"± {figure(result.return_std)}, length {figure(result.length_mean)}, over {result.episodes} episodes"
+    )

@@ -1,0 +1,29 @@
+"""`muster init`: write an experiment file to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.errors import InputError
+from muster.experiment.schema import ALGORITHMS
+from muster.experiment.writing import write_starting_file
+
+
+def init(
+    env_id: Annotated[str, typer.Argument(metavar="[ID]", help="The simulator.")] = "CartPole-v1",
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("experiment.toml"),
+    algorithm: Annotated[str, typer.Option(help="PPO or TRPO.")] = "PPO",
+) -> None:
+    """Write a commented experiment file, with every key and its default."""
+    if algorithm.upper() not in ALGORITHMS:
+        raise InputError(f"--algorithm {algorithm}: expected one of {', '.join(ALGORITHMS)}")
+    try:
+        write_starting_file(output, env_id, algorithm.upper())
+    except FileExistsError:
+        raise InputError(f"{output}: exists already\n    choose another file with -o") from None
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+    print(f"wrote {output}\n\n  muster check {output}\n  muster train {output}")

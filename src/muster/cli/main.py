@@ -1,0 +1,57 @@
+"""The `muster` command: its subcommands, and the one place where errors are shown."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import muster
+from muster.cli.check import check
+from muster.cli.evaluate import evaluate
+from muster.cli.init import init
+from muster.cli.play import play
+from muster.cli.runs import runs
+from muster.cli.schema import schema
+from muster.cli.screen import show_error
+from muster.cli.show import show
+from muster.cli.train import train
+from muster.errors import MusterError
+
+app = typer.Typer(
+    name="muster",
+    help="Train a reinforcement-learning agent in your own simulator.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for command in (train, init, check, runs, show, evaluate, play, schema):
+    app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"muster {muster.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train a reinforcement-learning agent in your own simulator: on a laptop, or with the same file elsewhere."""
+
+
+def run() -> None:
+    """Run the command line; a failure that muster can explain ends with its message and exit code."""
+    try:
+        app()
+    except MusterError as error:
+        show_error(error)
+        sys.exit(error.exit_code)

@@ -1,0 +1,109 @@
+"""`muster play`: watch a policy, or random actions, in a simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from muster.cli.screen import console, figure, print_json
+from muster.errors import InputError
+from muster.experiment.loading import load_experiment
+from muster.runs.checkpoints import Checkpoints, verify
+from muster.runs.folder import find_run
+from muster.runs.folder import runs_dir as folder_of_runs
+
+if TYPE_CHECKING:
+    from muster.simulators.building import Simulator
+
+_DEFAULT_FRAMES_PER_SECOND = 30
+
+
+def play(
+    target: Annotated[str, typer.Argument(metavar="RUN|FILE|ID", help="A run, or a simulator for random actions.")],
+    episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 1,
+    video: Annotated[
+        Path | None, typer.Option(help="Record the episodes to this file, .mp4 or .gif.")
+    ] = None,
+    render: Annotated[bool, typer.Option("--render", help="Show the simulator's own window.")] = False,
+    checkpoint: Annotated[str, typer.Option(help="best, latest, or an iteration.")] = "best",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 0,
+    runs_dir: Annotated[
+        str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the returns as a line of JSON.")] = False,
+) -> None:
+    """Let a run's policy act, or random actions in a simulator, and print each episode's return."""
+    if video and render:
+        raise InputError("--video and --render: give one of them")
+
+    from muster.training.evaluation import play
+
+    simulator, policy = _find(target, checkpoint, folder_of_runs(runs_dir))
+    env = _build(simulator, "rgb_array" if video else "human" if render else None)
+    frames: list[Any] = []
+    on_step: Callable[[], None] = (lambda: frames.append(env.render())) if video else (lambda: None)
+    env.action_space.seed(seed)
+    act = policy.act if policy else lambda _: env.action_space.sample()
+    played = []
+    try:
+        for number, episode in enumerate(play(env, act, episodes, seed, on_step), start=1):
+            played.append(episode)
+            if not as_json:
+                console().print(f"episode {number}: return {figure(episode.total)}, {episode.length} steps")
+        if video:
+            rate = env.metadata.get("render_fps", _DEFAULT_FRAMES_PER_SECOND)
+            _write_video(video, frames, rate)
+    finally:
+        env.close()
+    if as_json:
+        print_json({"returns": [e.total for e in played], "lengths": [e.length for e in played]})
+    elif video:
+        console().print(f"wrote {video}")
+
+
+def _find(target: str, checkpoint: str, runs: Path) -> tuple[Simulator, Any]:
+    """Return the simulator, and the policy if the target is a run."""
+    from muster.policies import load_policy
+    from muster.training.preparation import simulator_of
+
+    try:
+        folder = find_run(target, runs)
+    except InputError:
+        return simulator_of(load_experiment(target).experiment), None
+    path = Checkpoints(folder.checkpoints).find(checkpoint)
+    verify(path)
+    return simulator_of(load_experiment(folder.experiment).experiment), load_policy(path)
+
+
+def _build(simulator: Simulator, render_mode: str | None) -> Any:
+    import gymnasium
+
+    from muster.training.preparation import build
+
+    if render_mode is None:
+        return build(simulator)
+    try:
+        env = simulator.build(render_mode)
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise InputError(f"{simulator.id}: cannot be drawn: {error}\n    pip install 'muster-rl[video]'") from None
+    if env.render_mode != render_mode:
+        modes = ", ".join(env.metadata.get("render_modes", [])) or "none"
+        raise InputError(f"{simulator.id}: does not render as {render_mode!r}; it has: {modes}")
+    return env
+
+
+def _write_video(path: Path, frames: list[Any], frames_per_second: int) -> None:
+    try:
+        import imageio.v3 as imageio
+    except ImportError:
+        raise InputError("--video needs an extra: pip install 'muster-rl[video]'") from None
+    if path.suffix not in (".mp4", ".gif"):
+        raise InputError(f"--video {path}: expected a name that ends with .mp4 or .gif")
+    options = {"loop": 0, "duration": 1000 / frames_per_second} if path.suffix == ".gif" else {"fps": frames_per_second}
+    try:
+        imageio.imwrite(path, frames, **options)
+    except OSError as error:
+        raise InputError(f"--video {path}: cannot be written: {error}") from None

@@ -1,0 +1,48 @@
+"""Where text goes: results to standard output, the rest to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from muster.errors import MusterError
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that changes nothing in what it prints."""
+    return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a result for a script: one line on standard output."""
+    print(json.dumps(value), flush=True)
+
+
+def show_error(error: MusterError) -> None:
+    """Print why a command failed."""
+    sys.stdout.flush()
+    console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error).rstrip()))
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Draw values as a line of small bars, averaged to fit the width."""
+    if not values:
+        return ""
+    count = min(width, len(values))
+    edges = [round(i * len(values) / count) for i in range(count + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    low, high = min(means), max(means)
+    span = (high - low) or 1.0
+    return "".join(_BARS[min(len(_BARS) - 1, int((mean - low) / span * len(_BARS)))] for mean in means)
+
+
+def figure(value: float | None) -> str:
+    """Write a figure such as a return to the precision that a person reads."""
+    return "–" if value is None else f"{value:,.1f}" if 10 <= abs(value) < 1e6 else f"{value:.3g}"

@@ -1,0 +1,138 @@
+"""`muster train`: train an agent."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from muster.cli.screen import console, figure, print_json
+from muster.errors import InputError, MusterError
+from muster.experiment.loading import LoadedExperiment, Override, load_experiment, parse_set
+from muster.experiment.schema import describe
+
+
+def _option(*flags: str, key: str) -> Any:
+    """Make the option of an experiment's key; its help is the key's description."""
+    return typer.Option(*flags, help=describe(key), show_default=False)
+
+
+def train(
+    target: Annotated[str, typer.Argument(metavar="FILE|ID", help="Experiment file, or a simulator's id.")],
+    algorithm: Annotated[str | None, _option("--algorithm", key="algorithm.name")] = None,
+    engine: Annotated[str | None, _option("--engine", key="algorithm.engine")] = None,
+    workers: Annotated[str | None, _option("--workers", key="resources.workers")] = None,
+    gpus: Annotated[float | None, _option("--gpus", key="resources.gpus")] = None,
+    seed: Annotated[int | None, _option("--seed", key="seed")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Train this many seeds, one run each, in one folder.")
+    ] = None,
+    name: Annotated[str | None, _option("--name", key="name")] = None,
+    runs_dir: Annotated[
+        str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run of that name if there is one, else start it.")
+    ] = False,
+    weights_from: Annotated[
+        str | None, typer.Option("--from", help="Start a new run from the weights of a checkpoint or run.")
+    ] = None,
+    stop_steps: Annotated[str | None, _option("--stop-steps", key="stop.steps")] = None,
+    stop_iterations: Annotated[str | None, _option("--stop-iterations", key="stop.iterations")] = None,
+    stop_time: Annotated[str | None, _option("--stop-time", key="stop.time")] = None,
+    stop_return: Annotated[float | None, _option("--stop-return", key="stop.return")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any key; may be repeated.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as a line of JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors and the result only.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print every iteration, and what workers print.")
+    ] = False,
+) -> None:
+    """Train an agent in a simulator.
+
+    Ctrl-C saves and stops; --resume goes on from there.
+    """
+    overrides = [
+        Override(key, value, flag)
+        for flag, key, value in (
+            ("--algorithm", "algorithm.name", algorithm),
+            ("--engine", "algorithm.engine", engine),
+            ("--workers", "resources.workers", int(workers) if (workers or "").isdigit() else workers),
+            ("--gpus", "resources.gpus", gpus),
+            ("--seed", "seed", seed),
+            ("--name", "name", name),
+            ("--stop-steps", "stop.steps", stop_steps),
+            ("--stop-iterations", "stop.iterations", stop_iterations),
+            ("--stop-time", "stop.time", stop_time),
+            ("--stop-return", "stop.return", stop_return),
+        )
+        if value is not None
+    ]
+    overrides += [parse_set(setting) for setting in settings or []]
+    if resume and weights_from:
+        raise InputError("--resume and --from: give one of them; --from always starts a new run")
+    loaded = load_experiment(target, overrides)
+
+    from muster.training import TrainOptions
+
+    options = TrainOptions(runs_dir, resume, weights_from, show_worker_output=verbose)
+    try:
+        result = _train(loaded, seeds, options, as_json=as_json, quiet=quiet, verbose=verbose)
+    except MusterError as error:
+        if as_json and error.result is not None:
+            print_json(asdict(error.result))
+        raise
+    if as_json:
+        print_json(asdict(result))
+    elif seeds is None:
+        _show_result(result)
+    else:
+        _show_seeds(result)
+    raise typer.Exit(result.exit_code)
+
+
+def _train(
+    loaded: LoadedExperiment, seeds: int | None, options: Any, *, as_json: bool, quiet: bool, verbose: bool
+) -> Any:
+    from muster.cli.views import LiveView, View
+    from muster.training import train
+    from muster.training.seeds import train_seeds
+
+    screen = console(stderr=as_json)
+    live = screen.is_terminal and not (as_json or quiet or verbose)
+    view = LiveView(screen, verbose=False) if live else View(screen, verbose=verbose, quiet=quiet)
+    with view:
+        if seeds is None:
+            return train(loaded, options=options, listener=view)
+        return train_seeds(loaded, seeds, options, view)
+
+
+def _show_result(result: Any) -> None:
+    screen = console()
+    screen.print(f"{result.state}: {result.reason}")
+    screen.print(
+        f"{result.steps:,} steps in {result.iterations} iterations, mean return {figure(result.return_mean)}"
+    )
+    if result.checkpoint is None:
+        return
+    screen.print(f"results in {result.run}\n")
+    if result.exit_code:
+        screen.print("go on with the same command and --resume")
+        return
+    screen.print(f"  muster evaluate {result.run}            # how good is it?")
+    screen.print(f"  muster play {result.run} --video v.mp4  # what does it do?")
+    screen.print(f"  tensorboard --logdir {result.run}       # how did it learn?")
+
+
+def _show_seeds(result: Any) -> None:
+    screen = console()
+    for run in result.runs:
+        screen.print(f"{run.run}: {run.state}, mean return {figure(run.return_mean)}")
+    interval = ""
+    if result.interval is not None:
+        low, high = (figure(end) for end in result.interval)
+        interval = f", 95 % interval {low} to {high}"
+    screen.print(f"{len(result.runs)} seeds: mean return {figure(result.return_mean)}{interval}")

@@ -1,0 +1,191 @@
+"""How a run looks while it trains: live in a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.screen import figure, sparkline
+from muster.experiment.quantities import format_duration
+from muster.training.listening import RunStart
+from muster.training.progress import Progress
+from muster.training.stopping import nearest_stop
+
+SPARKLINE_WIDTH = 40
+BAR_WIDTH = 40
+SECONDS_BETWEEN_LINES = 1.0
+TIME_COLUMNS = {"sampling": "time/sample", "learning": "time/learn"}
+
+
+class View:
+    """Prints a line now and then; the base of the live view."""
+
+    def __init__(self, console: Console, *, verbose: bool, quiet: bool) -> None:
+        self._console = console
+        self._verbose = verbose
+        self._quiet = quiet
+        self._start: RunStart | None = None
+        self._last_line = 0.0
+        self._told: set[str] = set()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave the screen as it is."""
+
+    def started(self, start: RunStart) -> None:
+        """Say what is trained, where, and with what."""
+        self._start = start
+        if not self._quiet:
+            self._console.print(headline(start))
+
+    def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+        """Print a line, at most one a second unless verbose."""
+        now = time.monotonic()
+        if self._quiet or (not self._verbose and now - self._last_line < SECONDS_BETWEEN_LINES):
+            return
+        self._last_line = now
+        self._console.print(line(row, with_all=self._verbose))
+
+    def noticed(self, message: str) -> None:
+        """Print a notice."""
+        if not self._quiet:
+            self._console.print(Text.assemble(("note: ", "yellow"), message))
+
+    def failed(self, error: str, traceback: str) -> None:
+        """Print a failure of the simulator: the first of its kind with its traceback."""
+        kind = error.partition(" (group")[0]
+        self._console.print(Text.assemble(("simulator failed: ", "bold red"), error))
+        if kind not in self._told:
+            self._told.add(kind)
+            self._console.print(traceback.rstrip())
+
+
+class LiveView(View):
+    """A few lines that are kept up to date in place."""
+
+    def __init__(self, console: Console, *, verbose: bool) -> None:
+        super().__init__(console, verbose=verbose, quiet=False)
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render)
+        self._row: dict[str, Any] = {}
+        self._progress = Progress()
+        self._returns: list[float] = []
+        self._seconds = {"sampling": 0.0, "learning": 0.0, "waiting": 0.0}
+        self._began: tuple[float, int] = (time.monotonic(), 0)
+
+    def __enter__(self) -> View:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def started(self, start: RunStart) -> None:
+        super().started(start)
+        self._returns, self._row = [], {}
+        self._seconds = dict.fromkeys(self._seconds, 0.0)
+
+    def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+        if not self._row:
+            self._began = (time.monotonic() - row["time/sample"] - row["time/learn"], progress.steps)
+        self._row, self._progress = row, progress
+        if progress.return_mean is not None:
+            self._returns.append(progress.return_mean)
+        self._seconds["sampling"] += row["time/sample"] - row["time/wait"]
+        self._seconds["learning"] += row["time/learn"]
+        self._seconds["waiting"] += row["time/wait"]
+
+    def _render(self) -> RenderableType:
+        if self._start is None or not self._row:
+            return Text("starting ...", style="dim")
+        fraction, text = nearest_stop(self._start.experiment.stop, self._progress)
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="cyan", min_width=8)
+        table.add_column()
+        bar = Table.grid(padding=(0, 2))
+        bar.add_row(ProgressBar(total=1.0, completed=fraction, width=BAR_WIDTH), self._with_time_left(fraction, text))
+        table.add_row("progress", bar)
+        table.add_row("return", self._return_text())
+        table.add_row("speed", f"{self._steps_per_second():,.0f} steps/s, iteration {self._progress.iteration}")
+        table.add_row("time", self._time_text())
+        if failures := self._failures_text():
+            table.add_row("failures", failures)
+        return Group(table)
+
+    def _with_time_left(self, fraction: float, text: str) -> str:
+        if not 0.02 < fraction < 1:
+            return text
+        return f"{text}, {format_duration(self._progress.seconds * (1 - fraction) / fraction)} left"
+
+    def _return_text(self) -> Text:
+        row = self._row
+        if row["return/mean"] is None:
+            return Text("no episode has ended yet", style="dim")
+        spread = f"({figure(row['return/min'])} to {figure(row['return/max'])})"
+        return Text.assemble(
+            (figure(row["return/mean"]), "bold green"),
+            f" {spread}  ",
+            (sparkline(self._returns, SPARKLINE_WIDTH), "green"),
+        )
+
+    def _steps_per_second(self) -> float:
+        began, steps = self._began
+        first = self._start.batch_size if self._start else 0
+        return (self._progress.steps - steps + first) / max(1e-9, time.monotonic() - began)
+
+    def _time_text(self) -> str:
+        total = sum(self._seconds.values()) or 1.0
+        return ", ".join(f"{name} {100 * part / total:.0f} %" for name, part in self._seconds.items())
+
+    def _failures_text(self) -> Text | None:
+        simulator, worker = self._row["failures/simulator"], self._row["failures/worker"]
+        if not simulator and not worker:
+            return None
+        return Text(f"simulator {simulator}, worker {worker}", style="yellow")
+
+
+def headline(start: RunStart) -> str:
+    """Say in a line or two what is trained, where, and with what."""
+    experiment, resources = start.experiment, start.experiment.resources
+    where = f"{start.num_workers} workers" if start.num_workers else "in this process"
+    if start.num_workers == 1:
+        where = "1 worker"
+    simulators = resources.env_groups * resources.envs_per_group
+    text = f"{experiment.algorithm.name} on {experiment.env.id}, seed {experiment.seed}, {where}, "
+    text += f"{simulators} simulators, {start.batch_size:,} steps an iteration"
+    if start.batch_size != experiment.algorithm.train_batch_size:
+        text += f" (train_batch_size {experiment.algorithm.train_batch_size:,} in whole fragments)"
+    resumed = f", resumed at iteration {start.from_iteration}" if start.from_iteration else ""
+    return f"{text}\nrun folder {start.run}{resumed}"
+
+
+def line(row: dict[str, Any], *, with_all: bool) -> str:
+    """Write a row of the record as a line."""
+    text = (
+        f"iteration {row['iteration']:>5}  steps {row['steps']:>10,}  return {figure(row['return/mean']):>9}  "
+        f"length {figure(row['length/mean']):>7}  {format_duration(row['time/total']):>7}"
+    )
+    if row["failures/simulator"] or row["failures/worker"]:
+        text += f"  failures {row['failures/simulator']}+{row['failures/worker']}"
+    if with_all:
+        rest = [f"{k} {figure(v)}" for k, v in row.items() if k.startswith(("policy/", "value/", "learner/"))]
+        text += "  " + "  ".join(rest)
+    return text

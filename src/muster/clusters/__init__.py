@@ -1,0 +1,1 @@
+"""Clusters: the CPUs there are, and a Ray on them."""

@@ -1,0 +1,1 @@
+"""Runs: every path of a run, its records, its state."""

@@ -1,0 +1,97 @@
+"""The state of a run in `status.json`, with a heartbeat that tells a living run from a lost one."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from muster.errors import StorageError
+from muster.runs.files import explained, write_json
+
+HEARTBEAT_SECONDS = 10.0
+LOST_AFTER_SECONDS = 60.0
+LIVE_STATES = ("starting", "running", "saving")
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `status.json` says; the names are part of the contract."""
+
+    state: str
+    reason: str = ""
+    run: str = ""
+    iteration: int = 0
+    steps: int = 0
+    return_mean: float | None = None
+    updated: float = 0.0
+    host: str = ""
+    pid: int = 0
+    scheduler: str | None = None
+    job_id: str | None = None
+    link: int | None = None
+    exit_code: int | None = None
+
+    @property
+    def shown_state(self) -> str:
+        """The state as a person should see it: `lost` if a live run's heartbeat has stopped."""
+        if self.state in LIVE_STATES and not heartbeat_is_fresh(self):
+            return "lost"
+        return self.state
+
+
+def heartbeat_is_fresh(status: Status) -> bool:
+    """Whether the run was alive a moment ago."""
+    return status.state in LIVE_STATES and time.time() - status.updated < LOST_AFTER_SECONDS
+
+
+def read_status(path: Path) -> Status | None:
+    """Return the status of a run, or None if it has none yet."""
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    known = Status.__dataclass_fields__
+    return Status(**{key: value for key, value in values.items() if key in known})
+
+
+class StatusFile:
+    """Writes the status at each change, and every few seconds so that all can see that the run lives."""
+
+    def __init__(self, path: Path, run: str) -> None:
+        self._path = path
+        self._status = Status("starting", run=run, host=socket.gethostname(), pid=os.getpid())
+        self._changing = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self.update()
+        self._thread.start()
+
+    @property
+    def status(self) -> Status:
+        """The status as it was last written."""
+        return self._status
+
+    def update(self, **changes: Any) -> None:
+        """Change some of the values and write the file."""
+        with self._changing, explained(self._path):
+            self._status = replace(self._status, updated=time.time(), **changes)
+            write_json(self._path, asdict(self._status), durable=False)
+
+    def close(self, **changes: Any) -> None:
+        """Write the last status and end the heartbeat."""
+        self._ended.set()
+        self._thread.join()
+        self.update(**changes)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(HEARTBEAT_SECONDS):
+            try:
+                self.update()
+            except StorageError:
+                continue

@@ -1,0 +1,209 @@
+"""Check a simulator before training in it: everything that is wrong, at once."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from muster.errors import MusterError
+from muster.simulators.building import Simulator
+from muster.simulators.encoding import (
+    ObservationEncoder,
+    UnsupportedSpaceError,
+    describe_actions,
+    describe_observations,
+)
+
+EPISODES = 3
+SECONDS = 3.0
+COMPARED_STEPS = 50
+
+
+class Verdict(StrEnum):
+    """How a finding is to be taken."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    verdict: Verdict
+    subject: str
+    message: str
+    hint: str = ""
+
+
+def check_simulator(simulator: Simulator) -> list[Finding]:
+    """Build a simulator, try it in every way that training needs, and return what was found."""
+    try:
+        env = simulator.build()
+    except MusterError:
+        raise
+    except Exception:
+        return [Finding(Verdict.PROBLEM, "build", f"its constructor fails\n{traceback.format_exc()}")]
+    findings: list[Finding] = []
+    try:
+        findings += _check_spaces(env)
+        findings += _check_interface(env)
+        findings += _check_episodes(env)
+        if not any(finding.verdict is Verdict.PROBLEM for finding in findings):
+            findings += _check_repeats(simulator)
+            findings += _check_pickles(env)
+    finally:
+        env.close()
+    return findings
+
+
+def _check_spaces(env: gymnasium.Env[Any, Any]) -> list[Finding]:
+    findings = []
+    for subject, describe, space in (
+        ("observations", describe_observations, env.observation_space),
+        ("actions", describe_actions, env.action_space),
+    ):
+        try:
+            describe(space)
+            findings.append(Finding(Verdict.OK, subject, str(space)))
+        except UnsupportedSpaceError as error:
+            findings.append(
+                Finding(Verdict.PROBLEM, subject, str(error), "a wrapper in env.wrappers can convert it")
+            )
+    return findings
+
+
+def _check_interface(env: gymnasium.Env[Any, Any]) -> list[Finding]:
+    """Run Gymnasium's own checker; its warnings are warnings here too."""
+    findings = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            check_env(env.unwrapped, skip_render_check=True, skip_close_check=True)
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            findings.append(Finding(Verdict.PROBLEM, "interface", message, "as Gymnasium's checker says"))
+    seen = {str(warning.message).removeprefix("\x1b[33mWARN: ").removesuffix("\x1b[0m") for warning in caught}
+    findings += [Finding(Verdict.WARNING, "interface", message) for message in sorted(seen)]
+    return findings or [Finding(Verdict.OK, "interface", "Gymnasium's checker finds nothing")]
+
+
+def _check_episodes(env: gymnasium.Env[Any, Any]) -> list[Finding]:
+    """Play random episodes and look at every observation and reward."""
+    problems: dict[str, Finding] = {}
+
+    def problem(message: str) -> None:
+        problems.setdefault(message, Finding(Verdict.PROBLEM, "episodes", message))
+
+    steps, lengths, started = 0, [], time.perf_counter()
+    env.action_space.seed(0)
+    try:
+        while len(lengths) < EPISODES and time.perf_counter() - started < SECONDS:
+            observation, _ = env.reset(seed=len(lengths))
+            _look_at(env, observation, problem)
+            length, ended = 0, False
+            while not ended and time.perf_counter() - started < SECONDS:
+                observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+                length += 1
+                _look_at(env, observation, problem)
+                if not np.isfinite(float(reward)):
+                    problem(f"the reward can be {float(reward)}")
+                ended = bool(terminated or truncated)
+            steps += length
+            if ended:
+                lengths.append(length)
+    except Exception:
+        problem(f"it fails at step {steps + 1}\n{traceback.format_exc()}")
+    seconds = time.perf_counter() - started
+    findings = list(problems.values())
+    if steps:
+        findings.append(Finding(Verdict.OK, "speed", f"{steps / seconds:,.0f} steps/s with random actions"))
+    if lengths:
+        text = f"{len(lengths)} random episodes of {min(lengths)} to {max(lengths)} steps"
+        findings.append(Finding(Verdict.OK, "episodes", text))
+    elif not problems:
+        findings.append(
+            Finding(
+                Verdict.WARNING,
+                "episodes",
+                f"no episode ended within {steps} random steps",
+                "if episodes may never end, set env.max_episode_steps",
+            )
+        )
+    return findings
+
+
+def _look_at(env: gymnasium.Env[Any, Any], observation: Any, problem: Any) -> None:
+    try:
+        encoder = ObservationEncoder(describe_observations(env.observation_space))
+        row = np.zeros(encoder.size, np.float32)
+        encoder.encode_into(row, observation)
+    except UnsupportedSpaceError:
+        return
+    except ValueError as error:
+        problem(str(error))
+        return
+    if not np.isfinite(row).all():
+        problem("an observation can hold NaN or infinity")
+
+
+def _check_repeats(simulator: Simulator) -> list[Finding]:
+    """Play the same seed and actions on two simulators: training repeats itself only if these agree."""
+    first, second = simulator.build(), simulator.build()
+    try:
+        first.reset(seed=1)
+        second.reset(seed=1)
+        same = _agree(first, second)
+    finally:
+        first.close()
+        second.close()
+    if same:
+        return [Finding(Verdict.OK, "repeats", "same seed, same actions, same episode")]
+    return [
+        Finding(
+            Verdict.WARNING,
+            "repeats",
+            "the same seed and actions gave different episodes, so runs will not repeat exactly",
+            "draw all random numbers from self.np_random, after super().reset(seed=seed)",
+        )
+    ]
+
+
+def _check_pickles(env: gymnasium.Env[Any, Any]) -> list[Finding]:
+    """Save the simulator in the middle of an episode: resuming is exact only if the copy goes on alike."""
+    hint = "resuming will begin new episodes; all else is exact"
+    try:
+        env.reset(seed=2)
+        copy = cloudpickle.loads(cloudpickle.dumps(env))
+    except Exception as error:
+        return [Finding(Verdict.WARNING, "pickles", f"no: {type(error).__name__}: {error}", hint)]
+    if _agree(env, copy):
+        return [Finding(Verdict.OK, "pickles", "yes, so that resuming is exact")]
+    return [Finding(Verdict.WARNING, "pickles", "a pickled copy goes on differently", hint)]
+
+
+def _agree(first: gymnasium.Env[Any, Any], second: gymnasium.Env[Any, Any]) -> bool:
+    first.action_space.seed(3)
+    for _ in range(COMPARED_STEPS):
+        action = first.action_space.sample()
+        one, other = (_outcome(env, action) for env in (first, second))
+        if not (np.array_equal(one[0], other[0]) and one[1:] == other[1:]):
+            return False
+        if one[2]:
+            break
+    return True
+
+
+def _outcome(env: gymnasium.Env[Any, Any], action: Any) -> tuple[Any, float, bool]:
+    observation, reward, terminated, truncated, _ = env.step(action)
+    return np.array(observation, copy=True), float(reward), bool(terminated or truncated)

@@ -1,0 +1,75 @@
+"""Episodes of a policy, or of random actions, on a simulator of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from muster.policies import Policy
+from muster.simulators.building import Simulator
+from muster.simulators.seeding import ProcessRandomness, Stream, generator, reset_seed
+
+Act = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """How one episode went."""
+
+    total: float
+    length: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How some episodes went."""
+
+    episodes: int
+    return_mean: float
+    return_std: float
+    length_mean: float
+
+    @classmethod
+    def of(cls, episodes: list[Episode]) -> Evaluation:
+        """Summarise episodes."""
+        totals = [episode.total for episode in episodes]
+        return cls(
+            len(episodes),
+            float(np.mean(totals)),
+            float(np.std(totals)),
+            float(np.mean([episode.length for episode in episodes])),
+        )
+
+
+def evaluate(
+    policy: Policy, simulator: Simulator, episodes: int, seed: int, *, deterministic: bool = True
+) -> Evaluation:
+    """Let a policy act for some episodes; leaves the process's random numbers as they were."""
+    rng = generator(seed, Stream.EVALUATION)
+    env = simulator.build()
+    try:
+        with ProcessRandomness(seed, Stream.EVALUATION).installed():
+            played = play(env, lambda o: policy.act(o, deterministic=deterministic, rng=rng), episodes, seed)
+            return Evaluation.of(list(played))
+    finally:
+        env.close()
+
+
+def play(
+    env: Any, act: Act, episodes: int, seed: int, on_step: Callable[[], None] = lambda: None
+) -> Iterator[Episode]:
+    """Run episodes with a function that chooses the actions; yield each when it has ended."""
+    for number in range(episodes):
+        observation, _ = env.reset(seed=reset_seed(seed, Stream.EVALUATION, number))
+        on_step()
+        total, length, ended = 0.0, 0, False
+        while not ended:
+            observation, reward, terminated, truncated, _ = env.step(act(observation))
+            on_step()
+            total += float(reward)
+            length += 1
+            ended = bool(terminated or truncated)
+        yield Episode(total, length)

@@ -1,0 +1,197 @@
+"""The training loop: step, record, checkpoint, stop."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from muster.engines.builtin.engine import BuiltinEngine, Iteration
+from muster.engines.builtin.groups import SamplingAbandonedError, SimulatorFailure
+from muster.errors import NonFiniteUpdateError, SimulatorError
+from muster.experiment.schema import Experiment
+from muster.runs.checkpoints import Checkpoints
+from muster.runs.events import EventLog
+from muster.runs.files import append_json_line
+from muster.runs.folder import RunFolder
+from muster.runs.metrics import MetricsRecord
+from muster.runs.status import StatusFile
+from muster.simulators.building import Simulator
+from muster.training.evaluation import evaluate
+from muster.training.interruption import Interruption, InterruptionWatch
+from muster.training.listening import Listener
+from muster.training.progress import Progress
+from muster.training.stopping import fraction_done, stop_reason
+
+STATUS_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the loop ended without an error."""
+
+    state: str
+    reason: str
+    exit_code: int
+
+
+class Loop:
+    """One run's iterations, from its first or last checkpoint to a stop rule or an interruption."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        simulator: Simulator,
+        engine: BuiltinEngine,
+        folder: RunFolder,
+        progress: Progress,
+        status: StatusFile,
+        listener: Listener,
+    ) -> None:
+        self._experiment = experiment
+        self._simulator = simulator
+        self._engine = engine
+        self._folder = folder
+        self.progress = progress
+        self._status = status
+        self._listener = listener
+        self._events = EventLog(folder)
+        self._checkpoints = Checkpoints(folder.checkpoints)
+        self._saved_iteration = progress.iteration
+        self._saved_at = time.monotonic()
+        self._told_about_restart = False
+        self._score: float | None = None
+
+    def run(self, watch: InterruptionWatch) -> Ending:
+        """Iterate until a stop rule is met or the run is interrupted, then save.
+
+        Raises:
+            SimulatorError, NonFiniteUpdateError: after saving the state from before.
+        """
+        record = MetricsRecord(self._folder, self._engine.metric_names, self.progress.iteration)
+        try:
+            ending = self._ending(watch)
+            while ending is None:
+                ending = self._iterate(record, watch) or self._ending(watch)
+            self._save(watch)
+            return ending
+        except (SimulatorError, NonFiniteUpdateError) as error:
+            self._report_failures(getattr(error, "failures", []))
+            self._save(watch, simulators=False)
+            raise
+        finally:
+            record.close()
+
+    def _iterate(self, record: MetricsRecord, watch: InterruptionWatch) -> Ending | None:
+        started = time.monotonic()
+        stop = self._experiment.stop
+        try:
+            iteration = self._engine.iterate(fraction_done(stop, self.progress), watch.must_abandon)
+        except SamplingAbandonedError:
+            self._events.add("iteration abandoned", iteration=self.progress.iteration + 1)
+            self._save(watch, simulators=False)
+            interruption = watch.pending()
+            assert interruption is not None
+            return _stopped(interruption)
+        seconds = time.monotonic() - started
+        watch.measured(iteration=seconds)
+        self.progress.add(iteration, seconds)
+        row = self.progress.row(iteration)
+        record.append(row)
+        self._listener.iterated(row, self.progress)
+        self._report(iteration)
+        self._evaluate()
+        if self._checkpoint_is_due():
+            self._save(watch)
+        return None
+
+    def _ending(self, watch: InterruptionWatch) -> Ending | None:
+        if reason := stop_reason(self._experiment.stop, self.progress):
+            return Ending("finished", reason, 0)
+        if interruption := watch.pending():
+            return _stopped(interruption)
+        return None
+
+    def _report(self, iteration: Iteration) -> None:
+        progress = self.progress
+        if time.time() - self._status.status.updated > STATUS_SECONDS:
+            self._status.update(**progress_status(progress))
+        if iteration.workers_lost:
+            self._events.add("worker lost", count=iteration.workers_lost, iteration=progress.iteration)
+            self._listener.noticed(f"{iteration.workers_lost} worker lost and replaced; its episodes restarted")
+        self._report_failures(iteration.failures)
+        if progress.simulator_failures > self._experiment.env.max_failures:
+            last = iteration.failures[-1]
+            raise SimulatorError(
+                f"the simulator failed {progress.simulator_failures} times, more than env.max_failures = "
+                f"{self._experiment.env.max_failures}; the last time: {last}\n\n{last.traceback}"
+            )
+
+    def _report_failures(self, failures: list[SimulatorFailure]) -> None:
+        for failure in failures:
+            self._events.add_failure(asdict(failure))
+            self._listener.failed(str(failure), failure.traceback)
+
+    def _evaluate(self) -> None:
+        """Evaluate if it is due, and update the score by which the best checkpoint is told."""
+        settings, iteration = self._experiment.evaluation, self.progress.iteration
+        if not settings.every:
+            self._score = self.progress.return_mean
+        elif iteration % settings.every == 0:
+            result = evaluate(
+                self._engine.policy(), self._simulator, settings.episodes, self._experiment.seed
+            )
+            self._score = result.return_mean
+            line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}
+            append_json_line(self._folder.evaluations, line)
+            self._listener.noticed(
+                f"evaluated at iteration {iteration}: return {result.return_mean:.4g} "
+                f"± {result.return_std:.2g} over {result.episodes} episodes"
+            )
+
+    def _checkpoint_is_due(self) -> bool:
+        settings = self._experiment.checkpoint
+        return (
+            self.progress.iteration - self._saved_iteration >= settings.every
+            or time.monotonic() - self._saved_at >= settings.every_time
+            or (self._experiment.evaluation.every > 0 and self._is_best())
+        )
+
+    def _is_best(self) -> bool:
+        best = self.progress.best_score
+        return self._score is not None and (best is None or self._score > best)
+
+    def _save(self, watch: InterruptionWatch, *, simulators: bool = True) -> None:
+        if self.progress.iteration == self._saved_iteration:
+            return
+        started = time.monotonic()
+        self._status.update(state="saving", **progress_status(self.progress))
+        is_best = self._is_best()
+        if is_best:
+            self.progress.best_score = self._score
+
+        def write(folder: Path) -> None:
+            restart = self._engine.save(folder, simulators=simulators and self._experiment.checkpoint.simulators)
+            self.progress.save(folder)
+            if restart and not self._told_about_restart:
+                self._told_about_restart = True
+                self._events.add("simulators not saved", reason=restart)
+                self._listener.noticed(f"resuming will begin new episodes: {restart}")
+
+        iteration = self.progress.iteration
+        path = self._checkpoints.save(
+            iteration, write, keep=self._experiment.checkpoint.keep, is_best=is_best
+        )
+        self._saved_iteration, self._saved_at = iteration, time.monotonic()
+        watch.measured(save=time.monotonic() - started)
+        self._events.add("saved", checkpoint=path.name, best=is_best)
+        self._status.update(state="running")
+
+
+def progress_status(progress: Progress) -> dict[str, object]:
+    """Return the part of the status that the progress decides."""
+    return {"iteration": progress.iteration, "steps": progress.steps, "return_mean": progress.return_mean}
+
+
+def _stopped(interruption: Interruption) -> Ending:
+    return Ending("stopped", interruption.reason, interruption.exit_code)

@@ -1,0 +1,75 @@
+"""How far a run has come: counters, the last episodes, and the row of the record they give."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from muster.engines.builtin.engine import Iteration
+
+WINDOW = 100
+FILE = "progress.json"
+
+
+@dataclass
+class Progress:
+    """Counters since the run's first start; returns are those of the last 100 finished episodes."""
+
+    iteration: int = 0
+    steps: int = 0
+    episodes: int = 0
+    simulator_failures: int = 0
+    worker_failures: int = 0
+    seconds: float = 0.0
+    best_score: float | None = None
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+
+    @property
+    def return_mean(self) -> float | None:
+        """Mean return of the last episodes; None before the first one ended."""
+        return float(np.mean(self.returns)) if self.returns else None
+
+    def add(self, iteration: Iteration, seconds: float) -> None:
+        """Count one more iteration."""
+        self.iteration += 1
+        self.steps += iteration.steps
+        self.episodes += len(iteration.episodes)
+        self.simulator_failures += len(iteration.failures)
+        self.worker_failures += iteration.workers_lost
+        self.seconds += seconds
+        self.returns = (self.returns + [episode[0] for episode in iteration.episodes])[-WINDOW:]
+        self.lengths = (self.lengths + [episode[1] for episode in iteration.episodes])[-WINDOW:]
+
+    def row(self, iteration: Iteration) -> dict[str, float | int | None]:
+        """Return the row of the record for the iteration that was just added."""
+        return {
+            "iteration": self.iteration,
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "return/mean": self.return_mean,
+            "return/min": min(self.returns, default=None),
+            "return/max": max(self.returns, default=None),
+            "length/mean": float(np.mean(self.lengths)) if self.lengths else None,
+            "failures/simulator": self.simulator_failures,
+            "failures/worker": self.worker_failures,
+            **iteration.metrics,
+            "time/total": round(self.seconds, 3),
+            "time/sample": round(iteration.sample_seconds, 4),
+            "time/learn": round(iteration.learn_seconds, 4),
+            "time/wait": round(iteration.wait_seconds, 4),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write the progress into a checkpoint."""
+        (folder / FILE).write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Progress:
+        """Read the progress of a checkpoint."""
+        values: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return cls(**values)

@@ -1,0 +1,285 @@
+"""One run from beginning to end: resolve the experiment, open the folder, have Ray, train, close."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from muster.clusters.local import ray_for
+from muster.engines.builtin.engine import BuiltinEngine
+from muster.errors import InputError, MusterError
+from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment
+from muster.experiment.writing import experiment_toml
+from muster.runs.checkpoints import Checkpoints, verify
+from muster.runs.events import EventLog
+from muster.runs.files import explained, write_json, write_text
+from muster.runs.folder import RunFolder, default_name, find_run, numbered, runs_dir
+from muster.runs.lock import RunLock
+from muster.runs.status import StatusFile
+from muster.training.interruption import InterruptionWatch
+from muster.training.listening import Listener, RunStart, Silence
+from muster.training.loop import Ending, Loop, progress_status
+from muster.training.preparation import Preparation, prepare
+from muster.training.progress import Progress
+from muster.training.resuming import merge_with_saved
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What is asked of one call and is not part of the experiment."""
+
+    runs_dir: str | Path | None = None
+    resume: bool = False
+    weights_from: str | Path | None = None
+    show_worker_output: bool = False
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What came of a run; `--json` prints exactly these."""
+
+    run: str
+    state: str
+    reason: str
+    steps: int
+    iterations: int
+    return_mean: float | None
+    checkpoint: str | None
+    exit_code: int
+
+
+def train(
+    experiment: Experiment | LoadedExperiment | str | Path,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    options: TrainOptions | None = None,
+    listener: Listener | None = None,
+) -> TrainResult:
+    """Train an experiment: a file, a simulator's id, or an `Experiment`.
+
+    `overrides` maps dotted keys to values, such as `{"stop.steps": 100_000}`.
+
+    Raises:
+        MusterError: with an exit code, and a message for the user.
+    """
+    loaded = _load(experiment, overrides or {})
+    options, listener = options or TrainOptions(), listener or Silence()
+    with InterruptionWatch() as watch:
+        folder = _choose_folder(loaded.experiment, options)
+        resuming = options.resume and folder.exists()
+        if resuming:
+            loaded = merge_with_saved(folder, loaded)
+        preparation = prepare(loaded, listener, groups_are_fixed=resuming)
+        weights_from = _find_weights(options)
+        _make_folder(folder)
+        with RunLock(folder.lock):
+            if not resuming:
+                _write_description(folder, preparation.loaded)
+            run = _Run(folder, preparation, options, listener, watch)
+            return run.execute(resuming, weights_from)
+
+
+class _Run:
+    """A run whose folder is ours."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        preparation: Preparation,
+        options: TrainOptions,
+        listener: Listener,
+        watch: InterruptionWatch,
+    ) -> None:
+        self._folder = folder
+        self._preparation = preparation
+        self._options = options
+        self._listener = listener
+        self._watch = watch
+        self._events = EventLog(folder)
+        self._progress = Progress()
+
+    def execute(self, resuming: bool, weights_from: Path | None) -> TrainResult:
+        """Train, and write into the status how it ended, whichever way it does."""
+        checkpoint = Checkpoints(self._folder.checkpoints).latest() if resuming else None
+        if checkpoint is not None:
+            verify(checkpoint)
+            self._progress = Progress.load(checkpoint)
+        status = StatusFile(self._folder.status, self._folder.name)
+        status.update(**progress_status(self._progress))
+        try:
+            with self._engine(checkpoint, weights_from) as engine:
+                ending = self._loop(engine, status, checkpoint)
+        except MusterError as error:
+            reason = str(error).partition("\n")[0]
+            error.result = self._close(status, Ending("failed", reason, error.exit_code))
+            raise
+        except BaseException as error:
+            self._close(status, Ending("failed", f"{type(error).__name__}: {error}", 1))
+            raise
+        return self._close(status, ending)
+
+    def _loop(self, engine: BuiltinEngine, status: StatusFile, checkpoint: Path | None) -> Ending:
+        preparation = self._preparation
+        experiment = preparation.loaded.experiment
+        if engine.episodes_restarted:
+            self._events.add("episodes restarted", checkpoint=str(checkpoint))
+            self._listener.noticed("the simulators' state was not saved: new episodes begin")
+        start = RunStart(
+            self._folder.path,
+            experiment,
+            preparation.num_workers,
+            engine.batch_size,
+            self._progress.iteration,
+        )
+        self._events.add("started", workers=preparation.num_workers, iteration=self._progress.iteration)
+        self._listener.started(start)
+        status.update(state="running")
+        loop = Loop(
+            experiment, preparation.simulator, engine, self._folder, self._progress, status, self._listener
+        )
+        return loop.run(self._watch)
+
+    @contextmanager
+    def _engine(self, checkpoint: Path | None, weights_from: Path | None) -> Iterator[BuiltinEngine]:
+        preparation = self._preparation
+        num_workers = preparation.num_workers
+        show = self._options.show_worker_output
+        with ray_for(num_workers, show_worker_output=show) if num_workers else nullcontext():
+            engine = BuiltinEngine(
+                preparation.loaded.experiment,
+                preparation.simulator,
+                preparation.spaces,
+                num_workers,
+                checkpoint,
+                weights_from,
+            )
+            self._watch.listen()
+            try:
+                yield engine
+            finally:
+                engine.close()
+
+    def _close(self, status: StatusFile, ending: Ending) -> TrainResult:
+        self._events.add(ending.state, reason=ending.reason, exit_code=ending.exit_code)
+        status.close(
+            state=ending.state,
+            reason=ending.reason,
+            exit_code=ending.exit_code,
+            **progress_status(self._progress),
+        )
+        latest = Checkpoints(self._folder.checkpoints).latest()
+        return TrainResult(
+            run=str(self._folder.path),
+            state=ending.state,
+            reason=ending.reason,
+            steps=self._progress.steps,
+            iterations=self._progress.iteration,
+            return_mean=self._progress.return_mean,
+            checkpoint=str(latest) if latest else None,
+            exit_code=ending.exit_code,
+        )
+
+
+def _load(
+    experiment: Experiment | LoadedExperiment | str | Path, overrides: Mapping[str, Any]
+) -> LoadedExperiment:
+    if isinstance(experiment, str | Path):
+        return load_experiment(experiment, [Override(key, value, "argument") for key, value in overrides.items()])
+    loaded = LoadedExperiment(experiment) if isinstance(experiment, Experiment) else experiment
+    for key, value in overrides.items():
+        loaded = loaded.replace(key, value, "argument")
+    return loaded
+
+
+def _choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
+    """Return the folder of the run to make or to go on with.
+
+    Raises:
+        InputError: if a run of the given name exists and is not to be resumed.
+    """
+    directory = runs_dir(options.runs_dir)
+    if experiment.name is not None:
+        folder = RunFolder(directory / experiment.name)
+        if folder.exists() and not options.resume:
+            raise InputError(
+                f"{folder.path}: a run of that name exists\n"
+                "    --resume goes on with it; another --name starts a new one"
+            )
+        return folder
+    base = default_name(experiment.env.id, experiment.algorithm.name)
+    existing = numbered(directory, base)
+    if not existing:
+        return RunFolder(directory / base)
+    if options.resume:
+        return RunFolder(existing[-1])
+    last = existing[-1].name.removeprefix(base).removeprefix("-")
+    return RunFolder(directory / f"{base}-{int(last or 1) + 1}")
+
+
+def _find_weights(options: TrainOptions) -> Path | None:
+    if options.weights_from is None:
+        return None
+    path = Path(options.weights_from)
+    if not (path / "policy.json").is_file():
+        run = find_run(path, runs_dir(options.runs_dir))
+        path = Checkpoints(run.checkpoints).find("best")
+    verify(path)
+    return path
+
+
+def _make_folder(folder: RunFolder) -> None:
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder.path, os.W_OK):
+            raise PermissionError(None, "no permission", str(folder.path))
+    except OSError as error:
+        raise InputError(
+            f"{folder.path}: the run's folder cannot be written: {error.strerror}\n"
+            "    choose another place with --runs-dir or MUSTER_RUNS_DIR"
+        ) from None
+
+
+def _write_description(folder: RunFolder, loaded: LoadedExperiment) -> None:
+    with explained(folder.path):
+        write_json(folder.sources, loaded.sources)
+        write_json(folder.versions, _versions())
+        write_text(folder.experiment, experiment_toml(loaded.experiment))
+
+
+def _versions() -> dict[str, Any]:
+    packages = {}
+    for name in ("muster-rl", "ray", "gymnasium", "numpy"):
+        try:
+            packages[name.removesuffix("-rl")] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        **packages,
+        "git": _git_commit(),
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+    }
+
+
+def _git_commit() -> str | None:
+    """Return the commit of the folder that training was started from, `-dirty` if it has changes."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
