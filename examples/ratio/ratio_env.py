@@ -16,7 +16,7 @@ NUM_GEARS = 4
 Observation = NDArray[np.int64]
 
 
-class RatioEnv(gymnasium.Env[Observation, np.int64]):
+class RatioEnv(gymnasium.Env[Any, Any]):
     """Four steps pick four gears with 12 to 60 teeth; only the last one is rewarded.
 
     The observation is how many gears are chosen, then the choices so far (0 where there is none yet). With
@@ -64,4 +64,5 @@ def best_return(target: float) -> tuple[float, tuple[int, int, int, int]]:
 
 
 if __name__ == "__main__":
-    print("best return %.4g with gears (v1, v2, v3, v4) = %s" % best_return(1 / 6.931))
+    best, gears = best_return(1 / 6.931)
+    print(f"best return {best:.4g} with gears (v1, v2, v3, v4) = {gears}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from muster.cli.screen import console, print_json
 from muster.experiment.loading import load_experiment, parse_set
@@ -43,9 +44,6 @@ def _show(target: str, findings: list[Any], problems: int) -> None:
     table.add_column(overflow="fold")
     for finding in findings:
         text = finding.message + (f"\n{finding.hint}" if finding.hint else "")
-        table.add_row(finding.verdict, finding.subject, text.strip(), style=None)
-        table.columns[0].style = ""
-    for i, finding in enumerate(findings):
-        table.columns[0]._cells[i] = f"[{_STYLES[finding.verdict]}]{finding.verdict}[/]"
+        table.add_row(Text(finding.verdict, _STYLES[finding.verdict]), finding.subject, text.strip())
     console().print(table)
     console().print(f"\n{target}: " + (f"{problems} problems" if problems else "ready to train"))

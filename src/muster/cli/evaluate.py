@@ -9,8 +9,7 @@ import typer
 
 from muster.cli.screen import console, figure, print_json
 from muster.experiment.loading import load_experiment
-from muster.runs.checkpoints import Checkpoints, verify
-from muster.runs.folder import find_run
+from muster.runs.finding import find_checkpoint
 from muster.runs.folder import runs_dir as folder_of_runs
 
 
@@ -32,9 +31,7 @@ def evaluate(
     from muster.training.evaluation import evaluate
     from muster.training.preparation import simulator_of
 
-    folder = find_run(run, folder_of_runs(runs_dir))
-    path = Checkpoints(folder.checkpoints).find(checkpoint)
-    verify(path)
+    folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir))
     experiment = load_experiment(folder.experiment).experiment
     result = evaluate(
         load_policy(path),

@@ -11,8 +11,7 @@ import typer
 from muster.cli.screen import console, figure, print_json
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment
-from muster.runs.checkpoints import Checkpoints, verify
-from muster.runs.folder import find_run
+from muster.runs.finding import find_checkpoint, is_run
 from muster.runs.folder import runs_dir as folder_of_runs
 
 if TYPE_CHECKING:
@@ -22,11 +21,11 @@ _DEFAULT_FRAMES_PER_SECOND = 30
 
 
 def play(
-    target: Annotated[str, typer.Argument(metavar="RUN|FILE|ID", help="A run, or a simulator for random actions.")],
+    target: Annotated[
+        str, typer.Argument(metavar="RUN|FILE|ID", help="A run, or a simulator for random actions.")
+    ],
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 1,
-    video: Annotated[
-        Path | None, typer.Option(help="Record the episodes to this file, .mp4 or .gif.")
-    ] = None,
+    video: Annotated[Path | None, typer.Option(help="Record the episodes to this file, .mp4 or .gif.")] = None,
     render: Annotated[bool, typer.Option("--render", help="Show the simulator's own window.")] = False,
     checkpoint: Annotated[str, typer.Option(help="best, latest, or an iteration.")] = "best",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 0,
@@ -69,12 +68,9 @@ def _find(target: str, checkpoint: str, runs: Path) -> tuple[Simulator, Any]:
     from muster.policies import load_policy
     from muster.training.preparation import simulator_of
 
-    try:
-        folder = find_run(target, runs)
-    except InputError:
+    if not is_run(target, runs):
         return simulator_of(load_experiment(target).experiment), None
-    path = Checkpoints(folder.checkpoints).find(checkpoint)
-    verify(path)
+    folder, path = find_checkpoint(target, checkpoint, runs)
     return simulator_of(load_experiment(folder.experiment).experiment), load_policy(path)
 
 
@@ -102,7 +98,9 @@ def _write_video(path: Path, frames: list[Any], frames_per_second: int) -> None:
         raise InputError("--video needs an extra: pip install 'muster-rl[video]'") from None
     if path.suffix not in (".mp4", ".gif"):
         raise InputError(f"--video {path}: expected a name that ends with .mp4 or .gif")
-    options = {"loop": 0, "duration": 1000 / frames_per_second} if path.suffix == ".gif" else {"fps": frames_per_second}
+    options = (
+        {"loop": 0, "duration": 1000 / frames_per_second} if path.suffix == ".gif" else {"fps": frames_per_second}
+    )
     try:
         imageio.imwrite(path, frames, **options)
     except OSError as error:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from muster.cli.screen import console, figure, print_json
 from muster.experiment.quantities import format_duration
-from muster.runs.folder import list_runs
+from muster.runs.finding import list_runs
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.status import read_status
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from rich.console import Console
@@ -37,7 +38,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
         return ""
     count = min(width, len(values))
     edges = [round(i * len(values) / count) for i in range(count + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     low, high = min(means), max(means)
     span = (high - low) or 1.0
     return "".join(_BARS[min(len(_BARS) - 1, int((mean - low) / span * len(_BARS)))] for mean in means)
@@ -45,4 +46,4 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 def figure(value: float | None) -> str:
     """Write a figure such as a return to the precision that a person reads."""
-    return "–" if value is None else f"{value:,.1f}" if 10 <= abs(value) < 1e6 else f"{value:.3g}"
+    return "-" if value is None else f"{value:,.1f}" if 10 <= abs(value) < 1e6 else f"{value:.3g}"

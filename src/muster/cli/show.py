@@ -13,7 +13,8 @@ from muster.experiment.loading import load_experiment
 from muster.experiment.quantities import format_duration
 from muster.experiment.schema import Experiment
 from muster.runs.files import read_json_lines
-from muster.runs.folder import RunFolder, find_run
+from muster.runs.finding import find_run
+from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.metrics import read_metrics
 from muster.runs.status import Status, read_status
@@ -90,5 +91,5 @@ def _show(summary: RunSummary) -> None:
     saved = ", ".join(summary.checkpoints) or "none yet"
     best = summary.folder.checkpoints / "best"
     table.add_row("checkpoints", saved + (f" (best: {best.resolve().name})" if best.exists() else ""))
-    table.add_row("last event", summary.events[-1]["event"] if summary.events else "–")
+    table.add_row("last event", summary.events[-1]["event"] if summary.events else "-")
     console().print(table)

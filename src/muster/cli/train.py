@@ -60,7 +60,7 @@ def train(
         for flag, key, value in (
             ("--algorithm", "algorithm.name", algorithm),
             ("--engine", "algorithm.engine", engine),
-            ("--workers", "resources.workers", int(workers) if (workers or "").isdigit() else workers),
+            ("--workers", "resources.workers", _number_or_word(workers)),
             ("--gpus", "resources.gpus", gpus),
             ("--seed", "seed", seed),
             ("--name", "name", name),
@@ -92,6 +92,10 @@ def train(
     else:
         _show_seeds(result)
     raise typer.Exit(result.exit_code)
+
+
+def _number_or_word(text: str | None) -> int | str | None:
+    return int(text) if text and text.isdigit() else text
 
 
 def _train(

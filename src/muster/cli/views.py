@@ -121,7 +121,9 @@ class LiveView(View):
         table.add_column(style="cyan", min_width=8)
         table.add_column()
         bar = Table.grid(padding=(0, 2))
-        bar.add_row(ProgressBar(total=1.0, completed=fraction, width=BAR_WIDTH), self._with_time_left(fraction, text))
+        bar.add_row(
+            ProgressBar(total=1.0, completed=fraction, width=BAR_WIDTH), self._with_time_left(fraction, text)
+        )
         table.add_row("progress", bar)
         table.add_row("return", self._return_text())
         table.add_row("speed", f"{self._steps_per_second():,.0f} steps/s, iteration {self._progress.iteration}")

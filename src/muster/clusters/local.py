@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import secrets
 import shutil
@@ -46,7 +47,7 @@ def _joined(address: str, show_worker_output: bool) -> Iterator[None]:
     import ray
 
     try:
-        ray.init(address=address, log_to_driver=show_worker_output, logging_level="error")
+        ray.init(address=address, log_to_driver=show_worker_output, logging_level=logging.ERROR)
     except Exception as error:
         raise ClusterError(
             f"{ADDRESS_VARIABLE}={address}: no Ray to join there: {error}\n"
@@ -83,7 +84,7 @@ def _own(num_cpus: int, show_worker_output: bool) -> Iterator[None]:
                     object_store_memory=_OBJECT_STORE_BYTES,
                     include_dashboard=False,
                     log_to_driver=show_worker_output,
-                    logging_level="error",
+                    logging_level=logging.ERROR,
                     _temp_dir=str(folder),
                 )
             except Exception as error:
@@ -98,7 +99,7 @@ def _own(num_cpus: int, show_worker_output: bool) -> Iterator[None]:
 
 def _reread_authentication() -> None:
     """Make Ray see this run's token: it reads mode and token only when it is imported and first used."""
-    from ray._raylet import AuthenticationTokenLoader, Config
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()

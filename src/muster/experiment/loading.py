@@ -59,7 +59,7 @@ def load_experiment(target: str | Path, overrides: Sequence[Override] = ()) -> L
         ExperimentError: with every problem that was found, each with its place.
     """
     path = Path(target)
-    if path.suffix == ".toml" or path.is_file() and ":" not in str(target):
+    if path.suffix == ".toml" or (path.is_file() and ":" not in str(target)):
         text, table = _read(path)
         given = {key: f"file {path}" for key, _ in _leaves(table)}
         folder = path.resolve().parent
@@ -165,8 +165,18 @@ def _problems(
             loc.pop(1)
         loc = [part for part in loc if not part.startswith(("constrained-", "literal["))]
         problems.append(_problem(detail, ".".join(loc[:2]), table, sources, lines))
-    unique = {problem.place: problem for problem in problems}
-    return list(unique.values())
+    return _one_per_place(problems)
+
+
+def _one_per_place(problems: Iterable[Problem]) -> list[Problem]:
+    """Join what is said of one key: a key that takes several types is refused by each of them."""
+    joined: dict[str, Problem] = {}
+    for problem in problems:
+        if (before := joined.get(problem.place)) and before.message != problem.message:
+            expected = problem.message.rpartition(": ")[2]
+            problem = Problem(problem.place, f"{before.message}, or {expected}", before.hint)
+        joined[problem.place] = problem
+    return list(joined.values())
 
 
 def _errors_besides_the_algorithm(table: dict[str, Any]) -> list[ErrorDetails]:
@@ -194,7 +204,9 @@ def _problem(
     if detail["type"] == "extra_forbidden":
         return Problem(place, *_unknown_key(key, table))
     if detail["type"] == "missing":
-        return Problem(place, "is required, but not given", "for example: id = \"CartPole-v1\"" if key == "env.id" else "")
+        return Problem(
+            place, "is required, but not given", 'for example: id = "CartPole-v1"' if key == "env.id" else ""
+        )
     message = detail["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     return Problem(place, f"{detail['input']!r}: {message}")
@@ -202,7 +214,11 @@ def _problem(
 
 def _unknown_key(key: str, table: dict[str, Any]) -> tuple[str, str]:
     section, _, name = key.rpartition(".")
-    model = section_model(section, str(table.get("algorithm", {}).get("name", "PPO")).upper()) if section else Experiment
+    model = (
+        section_model(section, str(table.get("algorithm", {}).get("name", "PPO")).upper())
+        if section
+        else Experiment
+    )
     names = [f.alias or n for n, f in model.model_fields.items()] if model else []
     near = difflib.get_close_matches(name, names, n=1)
     where = f"[{section}]" if section else "an experiment"

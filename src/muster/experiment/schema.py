@@ -59,9 +59,7 @@ class AlgorithmSection(Section):
 class PPOSection(AlgorithmSection):
     """Proximal policy optimisation."""
 
-    name: Literal["PPO"] = Field(
-        default="PPO", description="Algorithm: PPO or TRPO."
-    )
+    name: Literal["PPO"] = Field(default="PPO", description="Algorithm: PPO or TRPO.")
     lr: float = Field(default=3e-4, gt=0, description="Learning rate of Adam.")
     lr_schedule: Literal["constant", "linear"] = Field(
         default="constant",
@@ -72,7 +70,9 @@ class PPOSection(AlgorithmSection):
     entropy_coeff: float = Field(default=0.0, ge=0, description="Weight of the entropy bonus.")
     vf_loss_coeff: float = Field(default=0.5, ge=0, description="Weight of the value loss.")
     vf_clip_param: float | None = Field(
-        default=None, gt=0, description="Clip the change of a value to this (in scaled reward); off if not given."
+        default=None,
+        gt=0,
+        description="Clip the change of a value to this (in scaled reward); off if not given.",
     )
     grad_clip: float | None = Field(default=0.5, gt=0, description="Largest norm of a gradient.")
     target_kl: float | None = Field(
@@ -88,7 +88,7 @@ class TRPOSection(AlgorithmSection):
     cg_iterations: Count = Field(default=10, description="Conjugate-gradient iterations.")
     cg_damping: float = Field(default=0.1, ge=0, description="Added to the Fisher matrix's diagonal.")
     line_search_steps: Count = Field(default=10, description="How often a step is halved before giving up.")
-    lr: float = Field(default=1e-3, gt=0, description="Learning rate of the value function's Adam.")
+    lr: float = Field(default=3e-4, gt=0, description="Learning rate of the value function's Adam.")
     num_epochs: Count = Field(default=10, description="Passes over each batch when fitting the value function.")
 
 
@@ -132,7 +132,9 @@ class StopSection(Section):
     iterations: Count | None = Field(default=None, description="Stop after this many iterations.")
     time: Duration | None = Field(default=None, description="Stop after this much training time, e.g. 30m.")
     return_: float | None = Field(
-        default=None, alias="return", description="Stop when the mean return of the last 100 episodes gets here."
+        default=None,
+        alias="return",
+        description="Stop when the mean return of the last 100 episodes gets here.",
     )
 
 
@@ -150,7 +152,8 @@ class CheckpointSection(Section):
     every_time: Duration = Field(default=600.0, description="... or after this much time, whichever is first.")
     keep: Count = Field(default=3, description="Keep this many of the newest checkpoints, and the best.")
     simulators: bool = Field(
-        default=True, description="Save the simulators' own state where it pickles, so that resuming is exact."
+        default=True,
+        description="Save the simulators' own state where it pickles, so that resuming is exact.",
     )
 
 

@@ -68,15 +68,15 @@ def reference() -> str:
         "# The experiment file",
         "",
         "Every key can also be given on the command line: `--set section.key=value`.",
-        "Counts read as `50000`, `\"1_000_000\"`, `\"1e6\"` or `\"500k\"`; durations as `\"90s\"`, `\"30m\"`, "
-        "`\"1h30m\"` or `\"02:00:00\"`.",
+        'Counts read as `50000`, `"1_000_000"`, `"1e6"` or `"500k"`; durations as `"90s"`, `"30m"`, '
+        '`"1h30m"` or `"02:00:00"`.',
         "",
         *_table("Top level", Experiment, skip_sections=True),
     ]
     for section in Experiment.model_fields:
         if section == "algorithm":
             for name, model in ALGORITHMS.items():
-                lines += _table(f"`[algorithm]` with `name = \"{name}\"`", model)
+                lines += _table(f'`[algorithm]` with `name = "{name}"`', model)
         elif model_ := section_model(section):
             lines += _table(f"`[{section}]`", model_)
     return "\n".join(lines)
@@ -88,7 +88,7 @@ def _table(title: str, model: type[Any], *, skip_sections: bool = False) -> list
         if skip_sections and (section_model(name) or name == "algorithm"):
             continue
         default = field.get_default(call_default_factory=True)
-        shown = "required" if field.is_required() else "–" if default is None else f"`{json.dumps(default)}`"
+        shown = "required" if field.is_required() else "none" if default is None else f"`{json.dumps(default)}`"
         rows.append(f"| `{field.alias or name}` | {shown} | {field.description} |")
     doc = (model.__doc__ or "").strip().splitlines()[0]
     return [f"## {title}", "", doc, "", "| key | default | meaning |", "|---|---|---|", *rows, ""]

@@ -56,7 +56,8 @@ class Choices:
 
     def mode(self, outputs: Array) -> Array:
         if self.action_size == 1:
-            return outputs.argmax(axis=1)[:, None]
+            chosen: Array = np.argmax(outputs, axis=1, keepdims=True)
+            return chosen
         return np.stack([outputs[:, segment].argmax(axis=1) for segment in self.segments], axis=1)
 
     def log_prob(self, outputs: Array, actions: Array) -> Array:

@@ -41,9 +41,7 @@ class Policy:
         self._distribution = distribution_for(self.actions)
         self._row = np.zeros((1, self._encoder.size), np.float32)
 
-    def act(
-        self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None
-    ) -> Any:
+    def act(self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None) -> Any:
         """Return the action for one observation, as the simulator's `step` takes it."""
         self._encoder.encode_into(self._row[0], observation)
         rows = self._row if self.scale is None else self.scale.apply(self._row, np.empty_like(self._row))

@@ -68,9 +68,7 @@ class Checkpoints:
         wanted = f"{int(which):08d}" if which.isdigit() else which
         if wanted in names or (wanted in (LATEST, BEST) and (self.path / wanted).exists()):
             return (self.path / wanted).resolve()
-        raise InputError(
-            f"{self.path}: no checkpoint {which!r}\n    there are: {', '.join(names) or 'none yet'}"
-        )
+        raise InputError(f"{self.path}: no checkpoint {which!r}\n    there are: {', '.join(names) or 'none yet'}")
 
     def _saved(self) -> list[Path]:
         return sorted(path for path in self.path.glob("[0-9]*") if path.name.isdigit())

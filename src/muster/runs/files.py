@@ -19,7 +19,11 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the path and its permissions"
+        hint = (
+            "free some space"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "check the path and its permissions"
+        )
         raise StorageError(
             f"{error.filename or path}: cannot be written: {error.strerror or error}\n"
             f"    {hint}, then go on with --resume; checkpoints saved before are intact"

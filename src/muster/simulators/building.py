@@ -83,9 +83,7 @@ class Simulator:
         except gymnasium.error.Error:
             raise ExperimentError(self.id, [_no_such_id(self.id)]) from None
         options = {"max_episode_steps": self.max_episode_steps} if self.max_episode_steps else {}
-        return gymnasium.make(
-            self.id, disable_env_checker=True, render_mode=render_mode, **options, **self.config
-        )
+        return gymnasium.make(self.id, disable_env_checker=True, render_mode=render_mode, **options, **self.config)
 
     def _build_imported(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         import gymnasium
@@ -98,7 +96,7 @@ class Simulator:
             arguments = {only: dict(self.config)}
         if render_mode and "render_mode" in parameters:
             arguments["render_mode"] = render_mode
-        env = maker(**arguments)
+        env: gymnasium.Env[Any, Any] = maker(**arguments)
         if self.max_episode_steps:
             env = gymnasium.wrappers.TimeLimit(env, self.max_episode_steps)
         return env
@@ -177,7 +175,7 @@ def _import_problem(source: str, key: str, error: Exception) -> Problem:
         return Problem(
             key,
             f"no module {error.name!r}",
-            "install it, or name the folder it is in: env.paths = [\"...\"]",
+            'install it, or name the folder it is in: env.paths = ["..."]',
         )
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     where = f" ({own[-1].filename}:{own[-1].lineno})" if len(own) > 1 else ""

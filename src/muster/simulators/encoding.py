@@ -123,7 +123,8 @@ class ObservationEncoder:
         if (relative < 0).any() or (relative >= self._sizes).any():
             upper = self._start + self._sizes - 1
             raise ValueError(
-                f"observation {choices.tolist()} lies outside its space, {self._start.tolist()} to {upper.tolist()}"
+                f"observation {choices.tolist()} lies outside its space: "
+                f"{self._start.tolist()} to {upper.tolist()}"
             )
         row[:] = 0.0
         row[choices + self._offsets] = 1.0
@@ -159,7 +160,7 @@ class ActionDecoder:
             self.decode = self._decode_numbers
 
     def _decode_choice(self, rows: NDArray[Any]) -> list[Any]:
-        return (rows[:, 0] + self._start).tolist()
+        return list((rows[:, 0] + self._start).tolist())
 
     def _decode_choices(self, rows: NDArray[Any]) -> list[Any]:
         return list((rows + self._starts).astype(self._dtype).reshape(len(rows), *self._shape))

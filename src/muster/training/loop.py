@@ -76,7 +76,8 @@ class Loop:
             self._save(watch)
             return ending
         except (SimulatorError, NonFiniteUpdateError) as error:
-            self._report_failures(getattr(error, "failures", []))
+            if isinstance(error, SimulatorError):
+                self._report_failures(error.failures)
             self._save(watch, simulators=False)
             raise
         finally:
@@ -138,9 +139,7 @@ class Loop:
         if not settings.every:
             self._score = self.progress.return_mean
         elif iteration % settings.every == 0:
-            result = evaluate(
-                self._engine.policy(), self._simulator, settings.episodes, self._experiment.seed
-            )
+            result = evaluate(self._engine.policy(), self._simulator, settings.episodes, self._experiment.seed)
             self._score = result.return_mean
             line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}
             append_json_line(self._folder.evaluations, line)
@@ -179,9 +178,7 @@ class Loop:
                 self._listener.noticed(f"resuming will begin new episodes: {restart}")
 
         iteration = self.progress.iteration
-        path = self._checkpoints.save(
-            iteration, write, keep=self._experiment.checkpoint.keep, is_best=is_best
-        )
+        path = self._checkpoints.save(iteration, write, keep=self._experiment.checkpoint.keep, is_best=is_best)
         self._saved_iteration, self._saved_at = iteration, time.monotonic()
         watch.measured(save=time.monotonic() - started)
         self._events.add("saved", checkpoint=path.name, best=is_best)

@@ -64,7 +64,9 @@ def prepare(loaded: LoadedExperiment, listener: Listener, *, groups_are_fixed: b
         finally:
             env.close()
     if experiment.resources.gpus:
-        listener.noticed(f"resources.gpus = {experiment.resources.gpus:g} is not used: the built-in network learns on the CPU")
+        listener.noticed(
+            f"resources.gpus = {experiment.resources.gpus:g} is not used: the built-in network learns on the CPU"
+        )
     loaded, num_workers = _fit_groups(loaded, num_workers, listener, groups_are_fixed)
     stop = with_default_stop(experiment.stop, simulator.reward_threshold())
     if stop is not experiment.stop:
@@ -114,7 +116,9 @@ def _auto_workers(env: gymnasium.Env[Any, Any], listener: Listener) -> int:
     seconds = step_seconds(env, SECONDS_TO_MEASURE)
     if seconds < CHEAP_STEP_SECONDS and "RAY_ADDRESS" not in os.environ:
         return 0
-    listener.noticed(f"workers = {cpus - 1} (auto: {cpus} CPUs, one for the learner; {seconds * 1e3:.2g} ms a step)")
+    listener.noticed(
+        f"workers = {cpus - 1} (auto: {cpus} CPUs, one for the learner; {seconds * 1e3:.2g} ms a step)"
+    )
     return cpus - 1
 
 

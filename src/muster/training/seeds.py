@@ -11,7 +11,8 @@ import numpy as np
 
 from muster.experiment import LoadedExperiment
 from muster.runs.files import explained, write_json
-from muster.runs.folder import default_name, numbered, runs_dir
+from muster.runs.finding import newest_name, unused_name
+from muster.runs.folder import default_name, runs_dir
 from muster.training.listening import Listener
 from muster.training.train import TrainOptions, TrainResult, train
 
@@ -35,15 +36,13 @@ class SeedsResult:
     exit_code: int
 
 
-def train_seeds(
-    loaded: LoadedExperiment, count: int, options: TrainOptions, listener: Listener
-) -> SeedsResult:
+def train_seeds(loaded: LoadedExperiment, count: int, options: TrainOptions, listener: Listener) -> SeedsResult:
     """Train one run per seed, one after another, counting up from the experiment's; stop at an interruption."""
     experiment = loaded.experiment
     directory = runs_dir(options.runs_dir)
     base = default_name(experiment.env.id, experiment.algorithm.name) + "-seeds"
-    existing = numbered(directory, base)
-    name = experiment.name or (existing[-1].name if existing and options.resume else f"{base}-{len(existing) + 1}")
+    newest = newest_name(base, directory) if options.resume else None
+    name = experiment.name or newest or unused_name(base, directory)
     folder = directory / name
     results: list[TrainResult] = []
     for seed in range(experiment.seed, experiment.seed + count):

@@ -14,7 +14,7 @@ def with_default_stop(stop: StopSection, reward_threshold: float | None) -> Stop
     if stop.model_dump(exclude_none=True):
         return stop
     if reward_threshold is not None:
-        return StopSection(return_=reward_threshold)
+        return StopSection.model_validate({"return": reward_threshold})
     return StopSection(steps=DEFAULT_STEPS)
 
 

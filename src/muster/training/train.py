@@ -21,7 +21,8 @@ from muster.experiment.writing import experiment_toml
 from muster.runs.checkpoints import Checkpoints, verify
 from muster.runs.events import EventLog
 from muster.runs.files import explained, write_json, write_text
-from muster.runs.folder import RunFolder, default_name, find_run, numbered, runs_dir
+from muster.runs.finding import find_checkpoint, newest_name, unused_name
+from muster.runs.folder import RunFolder, default_name, runs_dir
 from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
 from muster.training.interruption import InterruptionWatch
@@ -81,8 +82,7 @@ def train(
         weights_from = _find_weights(options)
         _make_folder(folder)
         with RunLock(folder.lock):
-            if not resuming:
-                _write_description(folder, preparation.loaded)
+            _write_description(folder, preparation.loaded)
             run = _Run(folder, preparation, options, listener, watch)
             return run.execute(resuming, weights_from)
 
@@ -215,24 +215,14 @@ def _choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
             )
         return folder
     base = default_name(experiment.env.id, experiment.algorithm.name)
-    existing = numbered(directory, base)
-    if not existing:
-        return RunFolder(directory / base)
-    if options.resume:
-        return RunFolder(existing[-1])
-    last = existing[-1].name.removeprefix(base).removeprefix("-")
-    return RunFolder(directory / f"{base}-{int(last or 1) + 1}")
+    name = newest_name(base, directory) if options.resume else None
+    return RunFolder(directory / (name or unused_name(base, directory)))
 
 
 def _find_weights(options: TrainOptions) -> Path | None:
     if options.weights_from is None:
         return None
-    path = Path(options.weights_from)
-    if not (path / "policy.json").is_file():
-        run = find_run(path, runs_dir(options.runs_dir))
-        path = Checkpoints(run.checkpoints).find("best")
-    verify(path)
-    return path
+    return find_checkpoint(options.weights_from, "best", runs_dir(options.runs_dir))[1]
 
 
 def _make_folder(folder: RunFolder) -> None:

@@ -44,7 +44,8 @@ class Batch:
     def normalised_advantages(self) -> Array:
         """Advantages with mean 0 and deviation 1."""
         centred = self.advantages - self.advantages.mean()
-        return centred / (centred.std() + 1e-8)
+        normalised: Array = centred / (centred.std() + 1e-8)
+        return normalised
 
     def explained_variance(self) -> float | None:
         """How much of the returns' variance the values told beforehand; None if the returns do not vary."""
@@ -52,9 +53,7 @@ class Batch:
         return 1.0 - float(self.advantages.var()) / variance if variance > 0 else None
 
 
-def minibatches(
-    rng: np.random.Generator, size: int, *columns: Array
-) -> Iterator[tuple[Array, ...]]:
+def minibatches(rng: np.random.Generator, size: int, *columns: Array) -> Iterator[tuple[Array, ...]]:
     """Shuffle the columns together once, then yield slices of a size; the last one may be smaller."""
     order = rng.permutation(len(columns[0]))
     shuffled = [column[order] for column in columns]

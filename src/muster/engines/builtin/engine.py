@@ -160,9 +160,7 @@ class BuiltinEngine:
             return ppo.update(
                 self._networks, learner.parameters, learner.optimizer, batch, algorithm, lr, learner.rng
             )
-        return trpo.update(
-            self._networks, learner.parameters, learner.optimizer, batch, algorithm, learner.rng
-        )
+        return trpo.update(self._networks, learner.parameters, learner.optimizer, batch, algorithm, learner.rng)
 
     def _weights(self) -> Weights:
         learner, normalize = self._learner, self._experiment.normalize
@@ -242,9 +240,10 @@ class BuiltinEngine:
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
             arrays = dict(file)
         state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
-        if arrays["parameters"].shape != learner.parameters.shape or arrays[
-            "observations_mean"
-        ].shape != learner.observations.mean.shape:
+        if (
+            arrays["parameters"].shape != learner.parameters.shape
+            or arrays["observations_mean"].shape != learner.observations.mean.shape
+        ):
             raise CheckpointError(
                 f"{folder}: its network does not fit this experiment's spaces and [model]\n"
                 "    take a checkpoint of the same simulator, with the same model.hidden"
@@ -256,9 +255,7 @@ class BuiltinEngine:
         learner.returns = Moments(state["returns_count"], arrays["returns_mean"], arrays["returns_deviations"])
         if weights_only:
             return
-        learner.optimizer = Adam(
-            arrays["optimizer_mean"], arrays["optimizer_square"], state["optimizer_steps"]
-        )
+        learner.optimizer = Adam(arrays["optimizer_mean"], arrays["optimizer_square"], state["optimizer_steps"])
         learner.rng.bit_generator.state = state["rng"]
         learner.iterations = state["iterations"]
         learner.next_episodes = [[episode + 1 for episode in group] for group in state["next_episodes"]]

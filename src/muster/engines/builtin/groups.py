@@ -10,6 +10,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,7 @@ class _Recording:
     ended: Array
     valid: Array
     discounted: Array
+    episode_starts: list[int]
     finals: list[tuple[int, int, Array]] = field(default_factory=list)
     episodes: list[tuple[float, int]] = field(default_factory=list)
     failures: list[SimulatorFailure] = field(default_factory=list)
@@ -156,14 +158,19 @@ class EnvGroup:
         self._discounted = np.zeros(count)
         self._failures_in_a_row = [0] * count
         self._envs: list[gymnasium.Env[Any, Any]] = []
+        self._first_recording: _Recording | None = None
 
     def start(self) -> None:
-        """Build the simulators and reset each of them."""
+        """Build the simulators and reset each of them.
+
+        Raises:
+            SimulatorError: when that fails again and again.
+        """
         recording = self._new_recording()
         with self._randomness.installed():
-            self._envs = [self._settings.simulator.build() for _ in range(self._settings.num_envs)]
             for i in range(self._settings.num_envs):
-                self._begin_episode(recording, 0, i)
+                self._build(recording, -1, i)
+        self._first_recording = recording
 
     def sample(self, weights: Weights, interrupted: Callable[[], bool] = lambda: False) -> Fragment:
         """Step all simulators for the length of a fragment.
@@ -173,7 +180,7 @@ class EnvGroup:
             SamplingAbandonedError: when `interrupted` says so.
         """
         started = time.perf_counter()
-        recording = self._new_recording()
+        recording, self._first_recording = self._first_recording or self._new_recording(), None
         with self._randomness.installed():
             self._fill(recording, weights, interrupted)
         return self._finish(recording, weights, started)
@@ -191,6 +198,7 @@ class EnvGroup:
             ended=np.zeros((length, count), bool),
             valid=np.ones((length, count), bool),
             discounted=np.empty((length, count)),
+            episode_starts=[0] * count,
         )
 
     def _fill(self, recording: _Recording, weights: Weights, interrupted: Callable[[], bool]) -> None:
@@ -248,6 +256,7 @@ class EnvGroup:
         self._begin_episode(recording, t, i)
 
     def _begin_episode(self, recording: _Recording, t: int, i: int) -> None:
+        recording.episode_starts[i] = t + 1
         self._episode_returns[i] = 0.0
         self._episode_lengths[i] = 0
         try:
@@ -264,9 +273,9 @@ class EnvGroup:
         """Record a failure, drop the episode's steps, rebuild the simulator and begin the next episode."""
         failure = self._describe(i, error)
         recording.failures.append(failure)
-        began = np.flatnonzero(recording.ended[:t, i])
-        recording.valid[began[-1] + 1 if len(began) else 0 : t + 1, i] = False
-        recording.ended[t, i] = recording.terminated[t, i] = True
+        if (began := recording.episode_starts[i]) <= t:
+            recording.valid[began : t + 1, i] = False
+            recording.ended[t, i] = recording.terminated[t, i] = True
         self._failures_in_a_row[i] += 1
         if self._failures_in_a_row[i] >= MAX_FAILURES_IN_A_ROW:
             raise SimulatorError(
@@ -274,16 +283,17 @@ class EnvGroup:
                 recording.failures,
             )
         self._episodes[i] += 1
+        self._close(i)
+        self._build(recording, t, i)
+
+    def _build(self, recording: _Recording, t: int, i: int) -> None:
+        """Build a simulator, in its place, and begin an episode."""
         try:
-            self._envs[i].close()
-        except Exception as closing_error:
-            recording.failures.append(self._describe(i, closing_error))
-        try:
-            self._envs[i] = self._settings.simulator.build()
-        except Exception as building_error:
-            self._fail(recording, t, i, building_error)
-            return
-        self._begin_episode(recording, t, i)
+            self._envs[i : i + 1] = [self._settings.simulator.build()]
+        except Exception as error:
+            self._fail(recording, t, i, error)
+        else:
+            self._begin_episode(recording, t, i)
 
     def _describe(self, i: int, error: Exception) -> SimulatorFailure:
         frames = error.__traceback__.tb_next if error.__traceback__ else None
@@ -349,10 +359,11 @@ class EnvGroup:
             setattr(self, name, value)
 
     def close(self) -> None:
-        """Close the simulators; one that cannot close is left to the end of the process."""
-        for env in self._envs:
-            try:
-                env.close()
-            except Exception:
-                continue
-        self._envs = []
+        """Close the simulators."""
+        for i in range(len(self._envs)):
+            self._close(i)
+
+    def _close(self, i: int) -> None:
+        """Close a simulator, if it is there; one that cannot close is left to the end of the process."""
+        with suppress(Exception):
+            self._envs[i].close()

@@ -60,7 +60,8 @@ def update(
     )
     norms = []
     epochs = 0
-    for epochs in range(1, settings.num_epochs + 1):
+    while epochs < settings.num_epochs:
+        epochs += 1
         for rows in minibatches(rng, settings.minibatch_size, *columns):
             _policy_gradient(networks, parts, mathematics, settings, rows, gradient_parts)
             _value_gradient(networks, parts, settings, rows, gradient_parts)

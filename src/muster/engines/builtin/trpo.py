@@ -122,9 +122,7 @@ def fisher_vector_product(
     return product
 
 
-def _to_parameters(
-    networks: ActorCritic, parameters: Array, activations: list[Array], at_outputs: Array
-) -> Array:
+def _to_parameters(networks: ActorCritic, parameters: Array, activations: list[Array], at_outputs: Array) -> Array:
     """Carry a gradient at the policy's outputs back to its parameters, in double precision."""
     gradient = np.zeros_like(parameters)
     out = networks.split(gradient)
@@ -148,9 +146,7 @@ def _fit_values(
     gradient = np.zeros_like(parameters)
     layers, gradient_layers = networks.split(parameters).value, networks.split(gradient).value
     for _ in range(settings.num_epochs):
-        for observations, returns in minibatches(
-            rng, settings.minibatch_size, batch.observations, batch.returns
-        ):
+        for observations, returns in minibatches(rng, settings.minibatch_size, batch.observations, batch.returns):
             values, activations = forward(networks.value, layers, observations)
             error = (values[:, 0] - returns) / len(returns)
             backward(networks.value, layers, activations, error[:, None], gradient_layers)

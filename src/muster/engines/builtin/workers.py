@@ -141,7 +141,12 @@ class RayCollector:
             worker.build.remote([starts[g] for g in groups])
             for worker, groups in zip(self._workers, self._dealt, strict=True)
         ]
-        self.pids = [self._result(reference) for reference in built]
+        self.pids = [0] * num_workers
+        for w, reference in enumerate(built):
+            try:
+                self.pids[w] = self._result(reference)
+            except ray.exceptions.RayActorError as error:
+                self._replace(w, error)
 
     def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
         started = time.perf_counter()
@@ -201,7 +206,10 @@ class RayCollector:
             self._next_episodes[g] = [episode + 1 for episode in self._next_episodes[g]]
             starts.append(GroupStart(g, self._next_episodes[g]))
         self._workers[w] = self._actor_class.remote(self._settings)
-        self.pids[w] = self._result(self._workers[w].build.remote(starts))
+        try:
+            self.pids[w] = self._result(self._workers[w].build.remote(starts))
+        except self._ray.exceptions.RayActorError as next_error:
+            self._replace(w, next_error)
 
     def _result(self, reference: Any) -> Any:
         """Fetch what an actor returned; raise what it returned as an error, or the simulator's own."""

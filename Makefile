@@ -1,0 +1,52 @@
+# Everything runs in a virtual environment of its own, made on first use.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export RAY_USAGE_STATS_ENABLED := 0
+
+.PHONY: help demo test test-all check format bench docs clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.base: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,video]'
+	@touch $@
+
+demo: $(VENV)/.base  ## install, train CartPole until it is solved, and say what to try next
+	$(BIN)/muster train CartPole-v1 --name demo --runs-dir runs --resume
+	$(BIN)/muster evaluate demo --runs-dir runs
+	@echo
+	@echo "The results are in runs/demo. Try next, after 'source $(BIN)/activate':"
+	@echo "  muster show demo                       what the run did"
+	@echo "  muster init Pendulum-v1                a commented experiment file of your own"
+	@echo "  muster train examples/ratio/ratio.toml a simulator that is not Gymnasium's"
+
+test: $(VENV)/.dev  ## install, then run the tests
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.dev  ## also the tests that take long
+	$(BIN)/python -m pytest -m ''
+
+check: $(VENV)/.dev  ## lint and check types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## measure; ONLY=name for one benchmark
+	$(BIN)/python -m benchmarks $(ONLY)
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+docs: $(VENV)/.base  ## write the reference page of the experiment file
+	$(BIN)/muster schema --markdown > docs/experiment.md

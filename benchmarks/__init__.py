@@ -1,0 +1,1 @@
+"""Measurements: each prints what it measured, beside what it is compared with."""

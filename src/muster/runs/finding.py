@@ -1,0 +1,70 @@
+"""Finding runs and their checkpoints by what a user types."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from muster.errors import InputError
+from muster.runs.checkpoints import MANIFEST, Checkpoints, verify
+from muster.runs.folder import RunFolder
+
+
+def find_run(run: str | Path, directory: Path) -> RunFolder:
+    """Find a run by its name or its folder.
+
+    Raises:
+        InputError: naming the runs there are.
+    """
+    for path in (Path(run), directory / run):
+        if RunFolder(path).exists():
+            return RunFolder(path)
+    names = ", ".join(str(folder.path.relative_to(directory)) for folder in list_runs(directory)[:8])
+    raise InputError(f"no run {str(run)!r} in {directory}\n    runs there: {names or 'none'}")
+
+
+def is_run(run: str | Path, directory: Path) -> bool:
+    """Whether a name or path is that of a run or one of its checkpoints."""
+    paths = (Path(run), directory / run)
+    return any(RunFolder(path).exists() or (path / MANIFEST).is_file() for path in paths)
+
+
+def find_checkpoint(run: str | Path, which: str, directory: Path) -> tuple[RunFolder, Path]:
+    """Find an undamaged checkpoint: of a run by `best`, `latest` or iteration, or by its own folder.
+
+    Raises:
+        InputError: naming what there is.
+        CheckpointError: if its files are not what was saved.
+    """
+    path = Path(run)
+    if (path / MANIFEST).is_file():
+        folder, checkpoint = RunFolder(path.resolve().parent.parent), path.resolve()
+    else:
+        folder = find_run(run, directory)
+        checkpoint = Checkpoints(folder.checkpoints).find(which)
+    verify(checkpoint)
+    return folder, checkpoint
+
+
+def list_runs(directory: Path) -> list[RunFolder]:
+    """Return the runs of a folder, those of several seeds one by one, the newest first."""
+    files = [*directory.glob("*/experiment.toml"), *directory.glob("*/*/experiment.toml")]
+    found = [folder for file in files if (folder := RunFolder(file.parent)).exists()]
+    return sorted(found, key=lambda folder: folder.sources.stat().st_mtime, reverse=True)
+
+
+def unused_name(base: str, directory: Path) -> str:
+    """Return `base`, or the first of `base-2`, `base-3` ... after all that exist."""
+    newest = newest_name(base, directory)
+    return base if newest is None else f"{base}-{_number(newest, base) + 1}"
+
+
+def newest_name(base: str, directory: Path) -> str | None:
+    """Return the last of the folders named `base`, `base-2`, `base-3` ..., or None if there is none."""
+    pattern = re.compile(rf"{re.escape(base)}(-\d+)?")
+    names = [path.name for path in directory.glob(f"{base}*") if pattern.fullmatch(path.name)]
+    return max(names, key=lambda name: _number(name, base), default=None)
+
+
+def _number(name: str, base: str) -> int:
+    return int(name.removeprefix(base).removeprefix("-") or 1)

@@ -1,0 +1,152 @@
+"""What a group samples: copies, bootstraps, failures, and its independence of everything else."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muster.engines.builtin.groups import EnvGroup, GroupSettings, SamplingAbandonedError, Weights
+from muster.errors import SimulatorError
+from muster.simulators.building import Simulator
+from muster.simulators.encoding import describe_actions, describe_observations
+from tests import toys
+
+
+def settings_for(name: str, length: int = 20, **config: Any) -> GroupSettings:
+    simulator = Simulator(f"tests.toys:{name}", config)
+    env = simulator.build()
+    return GroupSettings(
+        simulator=simulator,
+        observations=describe_observations(env.observation_space),
+        actions=describe_actions(env.action_space),
+        hidden=[8],
+        activation="tanh",
+        num_envs=2,
+        fragment_length=length,
+        seed=0,
+        gamma=0.9,
+        lambda_=0.5,
+    )
+
+
+def group_and_weights(settings: GroupSettings, index: int = 0) -> tuple[EnvGroup, Weights]:
+    group = EnvGroup(settings, index, [0] * settings.num_envs)
+    group.start()
+    return group, Weights(settings.networks().initial(np.random.default_rng(0)), None, 1.0)
+
+
+def test_fragments_repeat_for_the_same_group_and_differ_for_another() -> None:
+    settings = settings_for("Guess")
+    fragments = []
+    for index in (0, 0, 1):
+        group, weights = group_and_weights(settings, index)
+        fragments.append(group.sample(weights))
+    assert np.array_equal(fragments[0].observations, fragments[1].observations)
+    assert np.array_equal(fragments[0].actions, fragments[1].actions)
+    assert not np.array_equal(fragments[0].observations, fragments[2].observations)
+
+
+def test_a_group_goes_on_exactly_from_its_state() -> None:
+    settings = settings_for("Guess", length=13)
+    group, weights = group_and_weights(settings)
+    group.sample(weights)
+    state = group.state()
+    expected = [group.sample(weights), group.sample(weights)]
+    restored = EnvGroup(settings, 0, [0, 0])
+    restored.restore(state)
+    for fragment in expected:
+        again = restored.sample(weights)
+        assert np.array_equal(again.observations, fragment.observations)
+        assert np.array_equal(again.returns, fragment.returns)
+        assert again.episodes == fragment.episodes
+
+
+def test_process_wide_random_numbers_belong_to_the_group() -> None:
+    settings = settings_for("GlobalRandomness")
+    group, weights = group_and_weights(settings)
+    undisturbed = [group.sample(weights).returns, group.sample(weights).returns]
+    group, _ = group_and_weights(settings)
+    random.seed(99)
+    before = random.getstate()
+    disturbed = [group.sample(weights).returns]
+    assert random.getstate() == before
+    np.random.seed(5)
+    disturbed.append(group.sample(weights).returns)
+    assert np.array_equal(undisturbed, disturbed)
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_only_termination_ends_what_can_be_gained(truncates: bool) -> None:
+    settings = settings_for("Guess", length=1, truncates=truncates)
+    settings.simulator.config["length"] = 1
+    group, weights = group_and_weights(settings)
+    networks = settings.networks()
+    parts = networks.split(weights.parameters)
+    parts.value[-1][1][:] = 7.0
+    fragment = group.sample(weights)
+    values = networks.values(parts, fragment.observations)
+    rewards = np.array([total for total, _ in fragment.episodes])
+    bootstrap = fragment.returns - rewards
+    assert (values > 4).all()
+    if truncates:
+        assert (bootstrap > 0.9 * 4).all()
+    else:
+        np.testing.assert_allclose(bootstrap, 0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("raise", "RuntimeError: the pump broke"), ("reward", "reward is nan"), ("outside", "lies outside its space")],
+)
+def test_a_failure_drops_its_episode_and_the_rest_goes_on(how: str, message: str) -> None:
+    toys.Failing.built = -1  # the instance that tells the spaces
+    settings = settings_for("Failing", how=how, at=15, every=2)
+    group, weights = group_and_weights(settings)
+    fragment = group.sample(weights)
+    assert [message in failure.error for failure in fragment.failures] == [True]
+    failure = fragment.failures[0]
+    assert (failure.group, failure.env, failure.episode, failure.step) == (0, 1, 1, 4)
+    assert "toys.py" in failure.traceback or how != "raise"
+    assert fragment.steps == 40
+    assert len(fragment.observations) == 35
+    assert np.isfinite(fragment.advantages).all()
+
+
+def test_an_observation_that_is_not_finite_never_gets_out() -> None:
+    settings = settings_for("Drifting", length=8)
+    group, weights = group_and_weights(settings)
+    fragment = group.sample(weights)
+    assert {failure.error for failure in fragment.failures} == {"ValueError: observation is not finite"}
+    assert len(fragment.failures) == 2
+    assert len(fragment.observations) == 2 * 3
+    assert np.isfinite(fragment.observations).all()
+    assert np.isfinite(fragment.observation_moments.mean).all()
+
+
+@pytest.mark.parametrize(("name", "config"), [("Failing", {"how": "raise", "at": 1}), ("BrokenConstructor", {})])
+def test_failing_again_and_again_ends_with_the_simulator_s_own_traceback(name: str, config: Any) -> None:
+    base = settings_for("Guess")
+    settings = GroupSettings(**{**base.__dict__, "simulator": Simulator(f"tests.toys:{name}", config)})
+    group = EnvGroup(settings, 0, [0, 0])
+    weights = Weights(settings.networks().initial(np.random.default_rng(0)), None, 1.0)
+    with pytest.raises(SimulatorError, match="3 times in a row") as caught:
+        group.start()
+        group.sample(weights)
+    assert "toys.py" in str(caught.value)
+    assert caught.value.failures
+
+
+def test_sampling_can_be_abandoned() -> None:
+    group, weights = group_and_weights(settings_for("Guess"))
+    with pytest.raises(SamplingAbandonedError):
+        group.sample(weights, interrupted=lambda: True)
+
+
+def test_observations_are_copies() -> None:
+    settings = settings_for("Aim", length=5)
+    group, weights = group_and_weights(settings)
+    fragment = group.sample(weights)
+    assert len(np.unique(fragment.observations, axis=0)) == 10

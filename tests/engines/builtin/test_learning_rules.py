@@ -1,0 +1,204 @@
+"""Advantages, moments, Adam, conjugate gradient, line search and the updates, against known answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from muster.engines.builtin import ppo, trpo
+from muster.engines.builtin.actor_critic import ActorCritic
+from muster.engines.builtin.adam import Adam
+from muster.engines.builtin.advantages import advantages
+from muster.engines.builtin.batch import Batch
+from muster.engines.builtin.moments import Moments
+from muster.engines.builtin.trust_region import conjugate_gradient, line_search
+from muster.errors import NonFiniteUpdateError
+from muster.experiment.schema import PPOSection, TRPOSection
+from muster.policies.distributions import Choices, Gaussian
+
+STEPS = 64
+
+
+def test_advantages_of_a_hand_made_fragment() -> None:
+    rewards = np.array([[1.0], [2.0], [3.0]])
+    values = np.array([[0.5], [0.25], [1.0]])
+    next_values = np.array([[0.25], [0.0], [4.0]])
+    ended = np.array([[False], [True], [False]])
+    result = advantages(rewards, values, next_values, ended, gamma=0.5, lambda_=0.5)
+    second = 2.0 - 0.25
+    assert result[:, 0].tolist() == [1 + 0.5 * 0.25 - 0.5 + 0.25 * second, second, 3 + 0.5 * 4 - 1]
+
+
+def test_with_lambda_one_an_advantage_is_the_discounted_return_less_the_value() -> None:
+    rng = np.random.default_rng(0)
+    rewards, values = rng.standard_normal((2, 20, 3))
+    last = rng.standard_normal(3)
+    next_values = np.concatenate([values[1:], last[None]])
+    result = advantages(rewards, values, next_values, np.zeros((20, 3), bool), gamma=0.9, lambda_=1.0)
+    discounted = sum(0.9**t * rewards[t] for t in range(20)) + 0.9**20 * last
+    np.testing.assert_allclose(result[0], discounted - values[0], rtol=1e-9)
+
+
+def test_merged_moments_are_those_of_all_rows() -> None:
+    rows = np.random.default_rng(0).standard_normal((100, 3)) * [1, 10, 1e-3] + [0, 1e4, 5]
+    merged = Moments.empty(3)
+    for part in (rows[:7], rows[7:7], rows[7:50], rows[50:]):
+        merged = merged.merged(Moments.of(part))
+    assert merged.count == 100
+    np.testing.assert_allclose(merged.mean, rows.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(merged.std, np.sqrt(rows.var(axis=0) + 1e-8), rtol=1e-9)
+
+
+def test_adam_agrees_with_torch() -> None:
+    rng = np.random.default_rng(0)
+    parameters = rng.standard_normal(10).astype(np.float32)
+    tensor = torch.tensor(parameters.copy(), requires_grad=True)
+    theirs = torch.optim.Adam([tensor], lr=0.01, eps=1e-5)
+    ours = Adam.create(10)
+    for _ in range(5):
+        gradient = rng.standard_normal(10).astype(np.float32)
+        tensor.grad = torch.tensor(gradient)
+        theirs.step()
+        ours.step(parameters, gradient, 0.01)
+    np.testing.assert_allclose(parameters, tensor.detach().numpy(), rtol=1e-5)
+
+
+def test_conjugate_gradient_solves_a_linear_system() -> None:
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((8, 8))
+    matrix, target = root @ root.T + np.eye(8), rng.standard_normal(8)
+    solution = conjugate_gradient(lambda v: matrix @ v, target, iterations=20, tolerance=1e-20)
+    np.testing.assert_allclose(solution, np.linalg.solve(matrix, target), rtol=1e-6)
+
+
+def test_line_search_takes_the_first_fraction_that_fits_the_trust_region() -> None:
+    tried = []
+
+    def evaluate(point: Any) -> tuple[float, float]:
+        tried.append(float(point[0]))
+        return float(point[0]), float(point[0] ** 2)
+
+    point, fraction = line_search(evaluate, np.zeros(1), np.array([1.0]), max_divergence=0.1, steps=5)
+    assert tried == [1.0, 0.5, 0.25]
+    assert (point[0], fraction) == (0.25, 0.25)
+
+
+def test_line_search_stays_if_nothing_improves() -> None:
+    point, fraction = line_search(lambda _: (-1.0, 0.0), np.zeros(1), np.ones(1), max_divergence=1.0, steps=3)
+    assert (point[0], fraction) == (0.0, 0.0)
+
+
+def networks_and_batch(distribution: Choices | Gaussian, seed: int = 0) -> tuple[ActorCritic, Any, Batch]:
+    networks = ActorCritic.create(4, distribution, [8], "tanh")
+    rng = np.random.default_rng(seed)
+    parameters = networks.initial(rng)
+    observations = rng.standard_normal((STEPS, 4)).astype(np.float32)
+    outputs = networks.policy_outputs(networks.split(parameters), observations)
+    actions = distribution.sample(outputs, distribution.noise(rng, (STEPS,)))
+    gains = rng.standard_normal(STEPS).astype(np.float32)
+    log_probs = distribution.log_prob(outputs, actions)
+    return networks, parameters, Batch(observations, actions, log_probs, gains, gains + 1)
+
+
+def torch_policy_loss(networks: ActorCritic, flat: torch.Tensor, batch: Batch, clip: float) -> torch.Tensor:
+    """PPO's loss, written a second time with autograd."""
+    hidden, start = torch.tensor(batch.observations, dtype=torch.float64), 0
+    sizes = networks.policy.sizes
+    for i, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        hidden = hidden @ flat[start : start + a * b].reshape(a, b) + flat[start + a * b : start + (a + 1) * b]
+        start += (a + 1) * b
+        if i < len(sizes) - 2:
+            hidden = torch.tanh(hidden)
+    actions = torch.tensor(batch.actions)
+    if isinstance(networks.distribution, Gaussian):
+        std = flat[start : start + networks.num_log_std].exp()
+        log_probs = torch.distributions.Normal(hidden, std).log_prob(actions).sum(1)
+    else:
+        log_probs = torch.distributions.Categorical(logits=hidden).log_prob(actions[:, 0])
+    ratio = (log_probs - torch.tensor(batch.log_probs)).exp()
+    gains = torch.tensor(batch.normalised_advantages(), dtype=torch.float64)
+    return -torch.minimum(ratio * gains, ratio.clamp(1 - clip, 1 + clip) * gains).mean()
+
+
+@pytest.mark.parametrize("distribution", [Choices([5]), Gaussian(2)])
+def test_ppo_s_policy_gradient_agrees_with_autograd(distribution: Choices | Gaussian) -> None:
+    networks, _, batch = networks_and_batch(distribution)
+    moved = networks.initial(np.random.default_rng(9)) * 3
+    settings = PPOSection(clip_param=0.1, vf_loss_coeff=0)
+    gradient = np.zeros_like(moved)
+    rows = (batch.observations, batch.actions, batch.log_probs, batch.normalised_advantages(), batch.returns, batch.values)
+    ppo._policy_gradient(
+        networks, networks.split(moved), ppo.gradients_of(distribution), settings, rows, networks.split(gradient)
+    )
+    flat = torch.tensor(moved.astype(np.float64), requires_grad=True)
+    torch_policy_loss(networks, flat, batch, clip=0.1).backward()
+    assert flat.grad is not None
+    np.testing.assert_allclose(gradient, flat.grad.numpy(), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("distribution", [Choices([5]), Choices([2, 3]), Gaussian(2)])
+def test_an_update_makes_good_actions_likelier(distribution: Choices | Gaussian) -> None:
+    networks, parameters, batch = networks_and_batch(distribution)
+    optimizer = Adam.create(networks.num_parameters)
+    rng = np.random.default_rng(0)
+    before = parameters.copy()
+    ppo_after, _, _ = ppo.update(networks, parameters, optimizer, batch, PPOSection(), 3e-3, rng)
+    value_optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
+    trpo_after, _, figures = trpo.update(networks, parameters, value_optimizer, batch, TRPOSection(name="TRPO"), rng)
+    assert np.array_equal(parameters, before)
+    for after in (ppo_after, trpo_after):
+        outputs = networks.policy_outputs(networks.split(after), batch.observations)
+        log_probs = distribution.log_prob(outputs, batch.actions)
+        assert (np.exp(log_probs - batch.log_probs) * batch.normalised_advantages()).mean() > 0.01
+    assert figures["policy/kl"] is not None
+    assert 0 < figures["policy/kl"] <= 0.01
+
+
+def test_fisher_product_is_symmetric_and_matches_the_divergence() -> None:
+    networks, parameters, batch = networks_and_batch(Gaussian(2))
+    parameters = parameters.astype(np.float64)
+    product = trpo.fisher_vector_product(networks, parameters, batch.observations.astype(np.float64), damping=0.0)
+    rng = np.random.default_rng(3)
+    one, other = rng.standard_normal((2, networks.num_policy_parameters))
+    assert one @ product(other) == pytest.approx(other @ product(one), rel=1e-9)
+    step = 1e-4
+    moved = parameters.copy()
+    moved[: len(one)] += step * one
+    old = networks.policy_outputs(networks.split(parameters), batch.observations)
+    new = networks.policy_outputs(networks.split(moved), batch.observations)
+    divergence = trpo.gradients_of(networks.distribution).divergence(old, new).mean()
+    assert one @ product(one) == pytest.approx(2 * divergence / step**2, rel=1e-2)
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
+def test_an_update_that_is_not_finite_is_refused(algorithm: str) -> None:
+    networks, parameters, batch = networks_and_batch(Choices([3]))
+    batch.advantages[3] = np.inf
+    rng = np.random.default_rng(0)
+    with pytest.raises(NonFiniteUpdateError), np.errstate(invalid="ignore"):
+        if algorithm == "PPO":
+            optimizer = Adam.create(networks.num_parameters)
+            ppo.update(networks, parameters, optimizer, batch, PPOSection(), 1e-3, rng)
+        else:
+            optimizer = Adam.create(networks.value.num_parameters)
+            trpo.update(networks, parameters, optimizer, batch, TRPOSection(name="TRPO"), rng)
+
+
+def test_value_clip_stops_values_that_moved_too_far() -> None:
+    networks, parameters, batch = networks_and_batch(Choices([3]))
+    settings = PPOSection(vf_clip_param=0.01)
+    gradient = np.zeros_like(parameters)
+    old_values = networks.values(networks.split(parameters), batch.observations) - 1.0
+    returns = old_values + 0.5
+    rows = (batch.observations, batch.actions, batch.log_probs, batch.advantages, returns, old_values)
+    ppo._value_gradient(networks, networks.split(parameters), settings, rows, networks.split(gradient))
+    clipped_error, error = 0.01 - 0.5, 1.0 - 0.5
+    assert clipped_error**2 < error**2
+    assert np.abs(gradient).max() > 0
+    returns = old_values + 5.0
+    rows = (batch.observations, batch.actions, batch.log_probs, batch.advantages, returns, old_values)
+    ppo._value_gradient(networks, networks.split(parameters), settings, rows, networks.split(gradient))
+    assert np.abs(gradient).max() == 0

@@ -1,0 +1,97 @@
+"""Finding the user's simulator by every kind of name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.errors import ExperimentError
+from muster.simulators.building import Simulator
+
+OWN = """
+import gymnasium
+from helper_of_own import LIMIT
+
+class Own(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(LIMIT)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, size=1, render_mode=None):
+        self.size, self.render_mode = size, render_mode
+"""
+
+
+@pytest.fixture
+def own_file(tmp_path: Path) -> Path:
+    (tmp_path / "helper_of_own.py").write_text("LIMIT = 3\n")
+    path = tmp_path / f"own_{tmp_path.name}.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_a_registered_id_with_config_and_time_limit() -> None:
+    env = Simulator("CartPole-v1", {"sutton_barto_reward": True}, max_episode_steps=7).build()
+    assert env.unwrapped._sutton_barto_reward is True  # type: ignore[attr-defined]
+    assert env.spec is not None
+    assert env.spec.max_episode_steps == 7
+    assert Simulator("CartPole-v1").reward_threshold() == 475
+
+
+def test_a_class_a_function_and_a_single_config_dict() -> None:
+    assert Simulator("tests.toys:Guess", {"choices": 5}).build().action_space.n == 5  # type: ignore[attr-defined]
+    assert Simulator("tests.toys:make_guess").build().action_space.n == 4  # type: ignore[attr-defined]
+    assert Simulator("tests.toys:Configured", {"choices": 6}).build().action_space.n == 6  # type: ignore[attr-defined]
+    assert Simulator("tests.toys:Guess").reward_threshold() is None
+
+
+def test_a_file_with_a_neighbour_that_it_imports(own_file: Path) -> None:
+    env = Simulator(f"{own_file}:Own", {"size": 4}).build(render_mode="human")
+    assert (env.unwrapped.size, env.render_mode) == (4, "human")  # type: ignore[attr-defined]
+    assert type(env.unwrapped).__module__ == own_file.stem
+    again = Simulator(f"{own_file}:Own").build()
+    assert type(again.unwrapped) is type(env.unwrapped)
+
+
+def test_wrappers_and_a_time_limit() -> None:
+    wrappers = ["gymnasium.wrappers:RecordEpisodeStatistics", {"class": "gymnasium.wrappers:TimeLimit", "max_episode_steps": 2}]
+    env = Simulator("tests.toys:Guess", {}, wrappers, max_episode_steps=5).build()
+    env.reset(seed=0)
+    assert env.step(0)[3] is False
+    assert env.step(0)[3] is True
+
+
+def test_a_module_is_found_in_the_given_folders(own_file: Path) -> None:
+    assert str(own_file.parent) not in sys.path
+    Simulator(f"{own_file.stem}:Own", paths=[str(own_file.parent)]).build()
+
+
+@pytest.mark.parametrize(
+    ("identifier", "message"),
+    [
+        ("CartPol-v1", "did you mean CartPole-v1"),
+        ("nosuch-v0", "no simulator 'nosuch-v0' is registered"),
+        ("tests.toys:Gess", "did you mean 'Guess'"),
+        ("no_such_module:Class", "no module 'no_such_module'"),
+        ("nowhere/file.py:Class", "no such file: nowhere/file.py"),
+        ("tests.toys:", "expected module:Class"),
+    ],
+)
+def test_what_cannot_be_found_is_explained(identifier: str, message: str) -> None:
+    with pytest.raises(ExperimentError, match=message):
+        Simulator(identifier).build()
+
+
+def test_an_import_that_fails_names_its_own_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken_simulator.py"
+    path.write_text("x = 1\nimport no_such_dependency\n")
+    with pytest.raises(ExperimentError, match=r"No module named 'no_such_dependency' \(.*broken_simulator.py:2\)"):
+        Simulator(f"{path}:Thing").build()
+
+
+def test_something_else_than_an_environment_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "not_an_env.py"
+    path.write_text("class Thing:\n    pass\n")
+    with pytest.raises(ExperimentError, match=r"gives a Thing, expected a gymnasium.Env"):
+        Simulator(f"{path}:Thing").build()

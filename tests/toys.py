@@ -1,0 +1,144 @@
+"""Small simulators for tests."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Guess(gymnasium.Env[Any, Any]):
+    """Reward 1 for naming the number that is shown; episodes of ten steps, by time limit or termination."""
+
+    def __init__(self, choices: int = 3, length: int = 10, truncates: bool = False) -> None:
+        self.observation_space = spaces.Discrete(choices)
+        self.action_space = spaces.Discrete(choices)
+        self.length, self.truncates = length, truncates
+        self.shown, self.steps = 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        self.shown = int(self.np_random.integers(self.action_space.n))  # type: ignore[attr-defined]
+        return self.shown, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = float(action == self.shown)
+        self.steps += 1
+        self.shown = int(self.np_random.integers(self.action_space.n))  # type: ignore[attr-defined]
+        over = self.steps == self.length
+        return self.shown, reward, over and not self.truncates, over and self.truncates, {}
+
+
+class Configured(Guess):
+    """Takes its settings as one dict."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(choices=config["choices"])
+
+
+class Aim(gymnasium.Env[Any, Any]):
+    """Reward for an action near the observed point; one step an episode."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,))
+        self.action_space = spaces.Box(np.array([-2.0, 0.0]), np.array([2.0, 10.0]), dtype=np.float64)
+        self.point = np.zeros(2, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.point = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return self.point, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        wanted = self.point * [2.0, 5.0] + [0.0, 5.0]
+        return self.point, -float((((action - wanted) / [2.0, 5.0]) ** 2).sum()), True, False, {}
+
+
+class GlobalRandomness(Guess):
+    """Draws its rewards from the process-wide generators."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, random.random() + float(np.random.random()), terminated, truncated, info
+
+
+class Unpicklable(Guess):
+    """Cannot be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Failing(Guess):
+    """Fails in the way and at the step that it is told, in every `every`-th instance's life."""
+
+    built = 0
+
+    def __init__(self, how: str = "raise", at: int = 3, every: int = 1) -> None:
+        super().__init__()
+        type(self).built += 1
+        self.how = how if type(self).built % every == 0 else "not"
+        self.at, self.total = at, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        if self.how == "reset":
+            raise RuntimeError("no reset today")
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.total += 1
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self.total == self.at:
+            if self.how == "raise":
+                raise RuntimeError("the pump broke")
+            if self.how == "reward":
+                return observation, float("nan"), terminated, truncated, info
+            if self.how == "outside":
+                return 7, reward, terminated, truncated, info
+        return observation, reward, terminated, truncated, info
+
+
+class Drifting(gymnasium.Env[Any, Any]):
+    """A Box observation that becomes NaN at its fifth step."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,))
+        self.action_space = spaces.Discrete(2)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.ones(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        value = np.nan if self.steps == 5 else 1.0
+        return np.full(2, value, np.float32), 0.0, False, False, {}
+
+
+class DictObservations(Guess):
+    """Has a space without an encoding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict({"a": spaces.Discrete(2)})
+
+
+def make_guess(choices: int = 4) -> Guess:
+    """Build a Guess, as a function."""
+    return Guess(choices)
+
+
+class BrokenConstructor(Guess):
+    """Cannot be built."""
+
+    def __init__(self) -> None:
+        raise OSError("licence server not reachable")
