@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from typing import Any
 
 import gymnasium
@@ -142,3 +143,11 @@ class BrokenConstructor(Guess):
 
     def __init__(self) -> None:
         raise OSError("licence server not reachable")
+
+
+class Slow(Guess):
+    """Takes a tenth of a second a step."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.1)
+        return super().step(action)

@@ -64,7 +64,7 @@ def test_every_mistake_is_told_at_once_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(
         """[env]
-id = "CartPole-v1"
+id = "CartPol-v1"
 max_episode_step = 5
 
 [algorithm]
@@ -85,7 +85,9 @@ activation = "sigmoid"
         load_experiment(path)
     text = str(caught.value)
     for expected in (
-        "6 problems",
+        "7 problems",
+        "bad.toml:2: env.id: no simulator 'CartPol-v1' is registered with Gymnasium",
+        "did you mean CartPole-v1 or",
         "bad.toml:3: env.max_episode_step: [env] has no key 'max_episode_step'",
         "did you mean 'max_episode_steps'?",
         "bad.toml:6: algorithm.name: no algorithm 'PPOO'; expected one of PPO, TRPO",

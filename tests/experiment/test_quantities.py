@@ -9,7 +9,14 @@ from muster.experiment.quantities import format_duration, parse_count, parse_dur
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("1_000_000", 1_000_000), ("1e6", 1_000_000), (1e6, 1_000_000), ("500k", 500_000), ("1.5M", 1_500_000), (7, 7)],
+    [
+        ("1_000_000", 1_000_000),
+        ("1e6", 1_000_000),
+        (1e6, 1_000_000),
+        ("500k", 500_000),
+        ("1.5M", 1_500_000),
+        (7, 7),
+    ],
 )
 def test_counts(text: object, count: int) -> None:
     assert parse_count(text) == count
@@ -17,7 +24,15 @@ def test_counts(text: object, count: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("90", 90), (90, 90), ("02:00:00", 7200), ("1-12:00:00", 129_600)],
+    [
+        ("30m", 1800),
+        ("1h30m", 5400),
+        ("90s", 90),
+        ("90", 90),
+        (90, 90),
+        ("02:00:00", 7200),
+        ("1-12:00:00", 129_600),
+    ],
 )
 def test_durations(text: object, seconds: float) -> None:
     assert parse_duration(text) == seconds

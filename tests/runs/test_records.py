@@ -27,7 +27,9 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) ->
         f"with RunLock(Path({str(tmp_path / 'lock')!r})):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
-    holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     with pytest.raises(RunLockedError, match=f"pid {holder.pid} on"), RunLock(tmp_path / "lock"):
@@ -75,7 +77,13 @@ def test_a_live_state_without_heartbeat_is_lost() -> None:
 
 
 def row(iteration: int) -> dict[str, float | int | None]:
-    return {"iteration": iteration, "steps": 100 * iteration, "return/mean": None, "policy/kl": 0.25, "time/total": 1.5}
+    return {
+        "iteration": iteration,
+        "steps": 100 * iteration,
+        "return/mean": None,
+        "policy/kl": 0.25,
+        "time/total": 1.5,
+    }
 
 
 def test_metrics_are_cut_at_the_checkpoint_and_torn_rows_dropped(tmp_path: Path) -> None:

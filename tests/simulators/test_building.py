@@ -55,7 +55,10 @@ def test_a_file_with_a_neighbour_that_it_imports(own_file: Path) -> None:
 
 
 def test_wrappers_and_a_time_limit() -> None:
-    wrappers = ["gymnasium.wrappers:RecordEpisodeStatistics", {"class": "gymnasium.wrappers:TimeLimit", "max_episode_steps": 2}]
+    wrappers = [
+        "gymnasium.wrappers:RecordEpisodeStatistics",
+        {"class": "gymnasium.wrappers:TimeLimit", "max_episode_steps": 2},
+    ]
     env = Simulator("tests.toys:Guess", {}, wrappers, max_episode_steps=5).build()
     env.reset(seed=0)
     assert env.step(0)[3] is False

@@ -27,7 +27,12 @@ def test_a_good_simulator_passes() -> None:
 
 @pytest.mark.parametrize(
     ("how", "message"),
-    [("raise", "the pump broke"), ("reward", "the reward can be nan"), ("outside", "outside"), ("reset", "no reset today")],
+    [
+        ("raise", "the pump broke"),
+        ("reward", "the reward can be nan"),
+        ("outside", "outside"),
+        ("reset", "no reset today"),
+    ],
 )
 def test_failures_are_found(how: str, message: str) -> None:
     toys.Failing.built = 0

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment.schema import ALGORITHMS, Experiment, section_model
+from muster.simulators.building import find_simulator
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,9 @@ def load_experiment(target: str | Path, overrides: Sequence[Override] = ()) -> L
     try:
         experiment = Experiment.model_validate(table)
     except ValidationError as error:
-        raise ExperimentError(str(target), _problems(error, table, given, _Lines(path, text))) from None
+        lines = _Lines(path, text)
+        problems = _problems(error, table, given, lines) + _simulator_problems(table, given, lines)
+        raise ExperimentError(str(target), problems) from None
     experiment = _with_search_paths(experiment, folder)
     sources = {key: given.get(key, "default") for key, _ in _leaves(experiment.as_table())}
     return LoadedExperiment(experiment, sources)
@@ -166,6 +169,20 @@ def _problems(
         loc = [part for part in loc if not part.startswith(("constrained-", "literal["))]
         problems.append(_problem(detail, ".".join(loc[:2]), table, sources, lines))
     return _one_per_place(problems)
+
+
+def _simulator_problems(table: dict[str, Any], sources: Mapping[str, str], lines: _Lines) -> list[Problem]:
+    """Look for the simulator too, although the experiment is not valid, so that all is told at once."""
+    env = table.get("env")
+    identifier = env.get("id") if isinstance(env, dict) else None
+    if not isinstance(identifier, str) or not identifier or identifier.partition(":")[0].endswith(".py"):
+        return []
+    try:
+        find_simulator(identifier)
+    except ExperimentError as error:
+        place = lines.place("env.id", sources)
+        return [Problem(place, problem.message, problem.hint) for problem in error.problems]
+    return []
 
 
 def _one_per_place(problems: Iterable[Problem]) -> list[Problem]:

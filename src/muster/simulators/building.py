@@ -75,13 +75,7 @@ class Simulator:
     def _build_registered(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         import gymnasium
 
-        try:
-            gymnasium.spec(self.id)
-        except ModuleNotFoundError as error:
-            module = self.id.partition(":")[0]
-            raise ExperimentError(self.id, [Problem("env.id", f"no module {module!r}: {error}")]) from None
-        except gymnasium.error.Error:
-            raise ExperimentError(self.id, [_no_such_id(self.id)]) from None
+        _require_registered(self.id)
         options = {"max_episode_steps": self.max_episode_steps} if self.max_episode_steps else {}
         return gymnasium.make(self.id, disable_env_checker=True, render_mode=render_mode, **options, **self.config)
 
@@ -100,6 +94,31 @@ class Simulator:
         if self.max_episode_steps:
             env = gymnasium.wrappers.TimeLimit(env, self.max_episode_steps)
         return env
+
+
+def find_simulator(identifier: str, paths: Sequence[str] = ()) -> None:
+    """Look whether there is a simulator of that name, without building it.
+
+    Raises:
+        ExperimentError: if there is none.
+    """
+    _extend_search_path(paths)
+    if _is_gymnasium_id(identifier):
+        _require_registered(identifier)
+    else:
+        _import_attribute(identifier, "env.id")
+
+
+def _require_registered(identifier: str) -> None:
+    import gymnasium
+
+    try:
+        gymnasium.spec(identifier)
+    except ModuleNotFoundError as error:
+        module = identifier.partition(":")[0]
+        raise ExperimentError(identifier, [Problem("env.id", f"no module {module!r}: {error}")]) from None
+    except gymnasium.error.Error:
+        raise ExperimentError(identifier, [_no_such_id(identifier)]) from None
 
 
 def _is_gymnasium_id(identifier: str) -> bool:

@@ -75,7 +75,7 @@ class InterruptionWatch:
     def pending(self) -> Interruption | None:
         """Return why the run has to end before the next iteration, or None."""
         if self._signal is not None:
-            return Interruption(f"stopped by {self._signal.name}", _EXIT_CODES[self._signal])
+            return Interruption(f"interrupted by {self._signal.name}", _EXIT_CODES[self._signal])
         if self.end_time is None:
             return None
         needed = SAFETY_SECONDS + 2 * (self._iteration_seconds + self._save_seconds)

@@ -21,6 +21,7 @@ from muster.simulators.encoding import (
 )
 from muster.simulators.seeding import ProcessRandomness, Stream
 from muster.training.listening import Listener
+from muster.training.resuming import RAISED_FOR_WORKERS
 from muster.training.stopping import with_default_stop
 
 if TYPE_CHECKING:
@@ -149,4 +150,4 @@ def _fit_groups(
         listener.noticed(f"the run has {groups} env groups, so only {groups} of {num_workers} workers are used")
         return loaded, groups
     listener.noticed(f"resources.env_groups = {num_workers} instead of {groups}: one for each worker")
-    return loaded.replace("resources.env_groups", num_workers, "resources.workers"), num_workers
+    return loaded.replace("resources.env_groups", num_workers, RAISED_FOR_WORKERS), num_workers

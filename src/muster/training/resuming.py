@@ -9,6 +9,8 @@ from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment, load_experiment
 from muster.runs.folder import RunFolder
 
+RAISED_FOR_WORKERS = "raised to resources.workers"
+
 _CHANGEABLE = (
     "stop.",
     "evaluation.",
@@ -35,7 +37,7 @@ def merge_with_saved(folder: RunFolder, given: LoadedExperiment) -> LoadedExperi
     problems = []
     for key in asked:
         value, before = _get(table, key), _get(saved_table, key)
-        if value == before:
+        if value == before or sources.get(key) == RAISED_FOR_WORKERS:
             continue
         if key.startswith(_CHANGEABLE):
             merged = merged.replace(key, value, given.sources[key])

@@ -99,7 +99,11 @@ def test_only_termination_ends_what_can_be_gained(truncates: bool) -> None:
 
 @pytest.mark.parametrize(
     ("how", "message"),
-    [("raise", "RuntimeError: the pump broke"), ("reward", "reward is nan"), ("outside", "lies outside its space")],
+    [
+        ("raise", "RuntimeError: the pump broke"),
+        ("reward", "reward is nan"),
+        ("outside", "lies outside its space"),
+    ],
 )
 def test_a_failure_drops_its_episode_and_the_rest_goes_on(how: str, message: str) -> None:
     toys.Failing.built = -1  # the instance that tells the spaces

@@ -129,7 +129,14 @@ def test_ppo_s_policy_gradient_agrees_with_autograd(distribution: Choices | Gaus
     moved = networks.initial(np.random.default_rng(9)) * 3
     settings = PPOSection(clip_param=0.1, vf_loss_coeff=0)
     gradient = np.zeros_like(moved)
-    rows = (batch.observations, batch.actions, batch.log_probs, batch.normalised_advantages(), batch.returns, batch.values)
+    rows = (
+        batch.observations,
+        batch.actions,
+        batch.log_probs,
+        batch.normalised_advantages(),
+        batch.returns,
+        batch.values,
+    )
     ppo._policy_gradient(
         networks, networks.split(moved), ppo.gradients_of(distribution), settings, rows, networks.split(gradient)
     )
@@ -147,7 +154,9 @@ def test_an_update_makes_good_actions_likelier(distribution: Choices | Gaussian)
     before = parameters.copy()
     ppo_after, _, _ = ppo.update(networks, parameters, optimizer, batch, PPOSection(), 3e-3, rng)
     value_optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
-    trpo_after, _, figures = trpo.update(networks, parameters, value_optimizer, batch, TRPOSection(name="TRPO"), rng)
+    trpo_after, _, figures = trpo.update(
+        networks, parameters, value_optimizer, batch, TRPOSection(name="TRPO"), rng
+    )
     assert np.array_equal(parameters, before)
     for after in (ppo_after, trpo_after):
         outputs = networks.policy_outputs(networks.split(after), batch.observations)

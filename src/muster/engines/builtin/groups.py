@@ -24,7 +24,7 @@ from muster.engines.builtin.moments import Moments
 from muster.errors import SimulatorError
 from muster.policies.distributions import distribution_for
 from muster.policies.normalizer import Scale
-from muster.simulators.building import Simulator
+from muster.simulators.building import Simulator, find_simulator
 from muster.simulators.encoding import ActionDecoder, Description, ObservationEncoder
 from muster.simulators.seeding import ProcessRandomness, Stream, generator, reset_seed
 
@@ -354,7 +354,8 @@ class EnvGroup:
         return pickled
 
     def restore(self, pickled: bytes) -> None:
-        """Go on from a saved state."""
+        """Go on from a saved state; the simulator's module is imported first, since its pickle needs it."""
+        find_simulator(self._settings.simulator.id, self._settings.simulator.paths)
         for name, value in cloudpickle.loads(pickled).items():
             setattr(self, name, value)
 

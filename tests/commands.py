@@ -1,0 +1,65 @@
+"""Running the `muster` command as a user does."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+MUSTER = Path(sys.executable).with_name("muster")
+RATIO = ROOT / "examples" / "ratio" / "ratio.toml"
+
+
+def environment(**extra: str) -> dict[str, str]:
+    """Return the environment of a user who can import the tests' toys and has no settings of muster's."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MUSTER_", "RAY_")) and k != "COLUMNS"}
+    return {**kept, "PYTHONPATH": str(ROOT), **extra}
+
+
+def muster(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [str(MUSTER), *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=cwd, env=environment(**extra), capture_output=True, text=True, check=False, timeout=240
+    )
+
+
+def start_muster(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.Popen[str]:
+    """Start a command and go on."""
+    command = [str(MUSTER), *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=cwd, env=environment(**extra), stdout=pipe, stderr=pipe, text=True)
+
+
+def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the JSON on the last line of standard output."""
+    value: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return value
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    """Wait for something, with a limit."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+
+
+def timeless_metrics(run: Path) -> str:
+    """Return a run's metrics without the columns that depend on the clock."""
+    with (run / "metrics.csv").open() as file:
+        rows = list(csv.reader(file))
+    kept = [i for i, name in enumerate(rows[0]) if not name.startswith("time/")]
+    return "\n".join(",".join(row[i] for i in kept) for row in rows)
+
+
+def policy_bytes(run: Path) -> bytes:
+    """Return the bytes of the newest policy's arrays."""
+    return (run / "checkpoints" / "latest" / "policy.npz").read_bytes()

@@ -1,0 +1,264 @@
+"""One run from beginning to end, through the Python interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+import muster
+from muster import Experiment, load_policy, train
+from muster.errors import (
+    CheckpointError,
+    ClusterError,
+    ExperimentError,
+    InputError,
+    NonFiniteUpdateError,
+    SimulatorError,
+    StorageError,
+)
+from muster.runs.files import read_json_lines
+from muster.runs.metrics import read_metrics
+from muster.training import TrainOptions, TrainResult
+from muster.training.listening import Silence
+from muster.training.progress import Progress
+from muster.training.seeds import confidence_interval
+
+SMALL = {
+    "resources.workers": 0,
+    "resources.env_groups": 2,
+    "resources.envs_per_group": 2,
+    "algorithm.train_batch_size": 80,
+    "algorithm.minibatch_size": 40,
+    "model.hidden": [8],
+    "stop.iterations": 3,
+    "name": "run",
+}
+
+
+def small(target: str, folder: Path, *, resume: bool = False, listener: Any = None, **changes: Any) -> TrainResult:
+    overrides = {**SMALL, **{key.replace("__", "."): value for key, value in changes.items()}}
+    options = TrainOptions(runs_dir=folder, resume=resume)
+    return train(target, overrides=overrides, options=options, listener=listener)
+
+
+def test_the_run_folder_holds_what_the_contract_says(tmp_path: Path) -> None:
+    result = small("tests.toys:Guess", tmp_path)
+    run = tmp_path / "run"
+    assert result == TrainResult(
+        str(run), "finished", "3 iterations done", 240, 3, result.return_mean, str(run / "checkpoints/00000003"), 0
+    )
+    expected = "experiment.toml sources.json versions.json status.json metrics.csv events.jsonl lock tensorboard checkpoints"
+    assert set(expected.split()) == {path.name for path in run.iterdir()}
+    assert json.loads((run / "versions.json").read_text())["muster"] == muster.__version__
+    assert json.loads((run / "sources.json").read_text())["stop.iterations"] == "argument"
+    rows = read_metrics(run / "metrics.csv")
+    assert [row["steps"] for row in rows] == ["80", "160", "240"]
+    again = train(run / "experiment.toml", overrides={"name": "again"}, options=TrainOptions(runs_dir=tmp_path))
+    assert again.return_mean == result.return_mean
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
+@pytest.mark.parametrize(("name", "goal"), [("Guess", 9.5), ("Aim", -0.3)])
+def test_learns_what_can_be_learned(name: str, goal: float, algorithm: str, tmp_path: Path) -> None:
+    overrides = {
+        "algorithm.name": algorithm,
+        "algorithm.lr": 3e-3,
+        "stop.steps": 60_000,
+        "stop.return": goal,
+        "resources.workers": 0,
+        "name": "run",
+    }
+    result = train(f"tests.toys:{name}", overrides=overrides, options=TrainOptions(runs_dir=tmp_path))
+    assert result.return_mean is not None
+    assert result.return_mean >= goal
+    policy = load_policy(tmp_path / "run")
+    if name == "Guess":
+        assert [policy.act(shown) for shown in range(3)] == [0, 1, 2]
+    else:
+        np.testing.assert_allclose(policy.act(np.array([0.5, -0.5], np.float32)), [1.0, 2.5], atol=0.8)
+
+
+def test_saving_changes_nothing(tmp_path: Path) -> None:
+    frequent = small("tests.toys:Guess", tmp_path, name="often", checkpoint__every=1, stop__iterations=6)
+    rare = small("tests.toys:Guess", tmp_path, name="rarely", checkpoint__every=6, stop__iterations=6)
+    assert frequent.return_mean == rare.return_mean
+    policies = [(tmp_path / name / "checkpoints/latest/policy.npz").read_bytes() for name in ("often", "rarely")]
+    assert policies[0] == policies[1]
+
+
+def test_evaluation_is_recorded_and_disturbs_nothing(tmp_path: Path) -> None:
+    plain = small("tests.toys:GlobalRandomness", tmp_path, name="plain")
+    evaluated = small("tests.toys:GlobalRandomness", tmp_path, name="evaluated", evaluation__every=1)
+    assert plain.return_mean == evaluated.return_mean
+    lines = read_json_lines(tmp_path / "evaluated" / "evaluations.jsonl")
+    assert [line["iteration"] for line in lines] == [1, 2, 3]
+    assert (tmp_path / "evaluated/checkpoints/best").exists()
+
+
+def test_a_simulator_that_does_not_pickle_resumes_with_new_episodes(tmp_path: Path) -> None:
+    small("tests.toys:Unpicklable", tmp_path)
+    result = small("tests.toys:Unpicklable", tmp_path, resume=True, stop__iterations=5)
+    assert result.iterations == 5
+    events = [event["event"] for event in read_json_lines(tmp_path / "run" / "events.jsonl")]
+    assert "simulators not saved" in events
+    assert "episodes restarted" in events
+
+
+def test_resume_keeps_the_run_s_own_settings_and_refuses_others(tmp_path: Path) -> None:
+    small("tests.toys:Guess", tmp_path, algorithm__lr=0.01)
+    options = TrainOptions(runs_dir=tmp_path, resume=True)
+    result = train("tests.toys:Guess", overrides={"name": "run", "stop.iterations": 4}, options=options)
+    assert result.iterations == 4
+    assert read_metrics(tmp_path / "run" / "metrics.csv")[-1]["learner/lr"] == "0.01"
+    changes = {"name": "run", "algorithm.lr": 0.5, "seed": 3}
+    with pytest.raises(ExperimentError, match="2 problems") as caught:
+        train("tests.toys:Guess", overrides=changes, options=options)
+    assert "algorithm.lr (argument): is 0.5, but the run to resume has 0.01" in str(caught.value)
+
+
+def test_a_name_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+    small("tests.toys:Guess", tmp_path)
+    with pytest.raises(InputError, match="--resume goes on with it"):
+        small("tests.toys:Guess", tmp_path)
+
+
+def test_from_starts_a_new_run_with_old_weights(tmp_path: Path) -> None:
+    small("tests.toys:Guess", tmp_path, name="old", stop__iterations=10, algorithm__lr=0.01)
+    options = TrainOptions(runs_dir=tmp_path, weights_from="old")
+    overrides = {**SMALL, "name": "new", "stop.iterations": 1, "algorithm.lr": 1e-9}
+    result = train("tests.toys:Guess", overrides=overrides, options=options)
+    assert (result.iterations, result.steps) == (1, 80)
+    old, new = (load_policy(tmp_path / name / "checkpoints" / "latest") for name in ("old", "new"))
+    np.testing.assert_allclose(new.layers[0][0], old.layers[0][0], atol=1e-4)
+    with pytest.raises(CheckpointError, match="does not fit"):
+        train("tests.toys:Guess", overrides={**overrides, "name": "other", "model.hidden": [9]}, options=options)
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_serves(tmp_path: Path) -> None:
+    small("tests.toys:Guess", tmp_path, checkpoint__every=1)
+    damaged = tmp_path / "run" / "checkpoints" / "00000003"
+    (damaged / "learner.npz").write_bytes(b"")
+    with pytest.raises(
+        CheckpointError, match=r"00000003/learner.npz: damaged(.|\n)*remove this checkpoint's folder"
+    ):
+        small("tests.toys:Guess", tmp_path, resume=True, stop__iterations=4)
+    for path in damaged.iterdir():
+        path.unlink()
+    damaged.rmdir()
+    assert small("tests.toys:Guess", tmp_path, resume=True, stop__iterations=4).iterations == 4
+
+
+def test_failures_are_recorded_and_too_many_end_the_run(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    class Listener(Silence):
+        def failed(self, error: str, traceback: str) -> None:
+            told.append(error)
+
+    changes = {"env__config": {"how": "raise", "at": 25}, "env__max_failures": 5, "stop__iterations": 50}
+    with pytest.raises(SimulatorError, match=r"more than env.max_failures = 5(.|\n)*the pump broke") as caught:
+        small("tests.toys:Failing", tmp_path, listener=Listener(), **changes)
+    assert caught.value.result.exit_code == 3
+    run = tmp_path / "run"
+    failures = sorted((run / "failures").iterdir())
+    assert len(failures) == len(told) > 5
+    assert json.loads(failures[0].read_text())["error"] == "RuntimeError: the pump broke"
+    assert read_metrics(run / "metrics.csv")[-1]["failures/simulator"] == str(len(told))
+    assert json.loads((run / "status.json").read_text())["state"] == "failed"
+    assert (run / "checkpoints" / "latest").exists()
+
+
+def test_an_update_that_is_not_finite_ends_with_the_state_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from muster.engines.builtin import ppo
+
+    real, calls = ppo.update, []
+
+    def poisoned(networks: Any, parameters: Any, optimizer: Any, batch: Any, *rest: Any) -> Any:
+        calls.append(parameters.copy())
+        if len(calls) == 3:
+            batch.advantages[0] = np.nan
+        return real(networks, parameters, optimizer, batch, *rest)
+
+    monkeypatch.setattr(ppo, "update", poisoned)
+    with pytest.raises(NonFiniteUpdateError):
+        small("tests.toys:Guess", tmp_path, stop__iterations=10)
+    saved = np.load(tmp_path / "run" / "checkpoints" / "latest" / "learner.npz")["parameters"]
+    assert np.array_equal(saved, calls[-1])
+    assert Progress.load(tmp_path / "run" / "checkpoints" / "latest").iteration == 3
+
+
+def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import muster.runs.checkpoints as checkpoints
+
+    real = checkpoints._write_manifest
+
+    def full(folder: Path) -> None:
+        if "00000002" in folder.name:
+            Path("/dev/full").write_text("no space for this")
+        real(folder)
+
+    monkeypatch.setattr(checkpoints, "_write_manifest", full)
+    with pytest.raises(StorageError, match="No space left"):
+        small("tests.toys:Guess", tmp_path, checkpoint__every=1)
+    monkeypatch.undo()
+    assert (tmp_path / "run" / "checkpoints" / "latest").resolve().name == "00000001"
+    assert small("tests.toys:Guess", tmp_path, resume=True).iterations == 3
+
+
+def test_a_lost_worker_is_replaced_and_counted(tmp_path: Path, ray_with_four_cpus: None) -> None:
+    class Killer(Silence):
+        def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+            if progress.iteration == 2:
+                children = psutil.Process(os.getpid()).children(recursive=True)
+                worker = next(child for child in children if child.name().startswith("ray::Worker"))
+                worker.send_signal(signal.SIGKILL)
+
+    result = small("tests.toys:Guess", tmp_path, resources__workers=2, stop__iterations=6, listener=Killer())
+    assert result.iterations == 6
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert [row["failures/worker"] for row in rows][1:] == ["0", "1", "1", "1", "1"]
+    assert "worker lost" in [event["event"] for event in read_json_lines(tmp_path / "run" / "events.jsonl")]
+
+
+def test_more_workers_than_ray_has_cpus_is_an_error(tmp_path: Path, ray_with_four_cpus: None) -> None:
+    with pytest.raises(ClusterError, match=r"9 workers were asked for, but .* has 4 CPUs"):
+        small("tests.toys:Guess", tmp_path, resources__workers=9)
+
+
+def test_more_workers_than_groups_make_more_groups(tmp_path: Path, ray_with_four_cpus: None) -> None:
+    noticed: list[str] = []
+
+    class Listener(Silence):
+        def noticed(self, message: str) -> None:
+            noticed.append(message)
+
+    small("tests.toys:Guess", tmp_path, resources__workers=3, listener=Listener())
+    assert noticed == ["resources.env_groups = 3 instead of 2: one for each worker"]
+    small("tests.toys:Guess", tmp_path, resources__workers=4, resume=True, stop__iterations=4, listener=Listener())
+    assert noticed[-1] == "the run has 3 env groups, so only 3 of 4 workers are used"
+
+
+def test_an_experiment_object_and_the_default_stop(tmp_path: Path) -> None:
+    experiment = Experiment.model_validate({"env": {"id": "CartPole-v1"}, "resources": {"workers": 0}})
+    result = train(experiment, overrides={"name": "solved"}, options=TrainOptions(runs_dir=tmp_path))
+    assert result.return_mean is not None
+    assert result.return_mean >= 475
+    assert result.reason.endswith("reached 475")
+
+
+def test_confidence_interval() -> None:
+    assert confidence_interval([1.0]) is None
+    interval = confidence_interval([1.0, 2.0, 3.0])
+    assert interval is not None
+    assert interval == pytest.approx((2 - 4.303 / np.sqrt(3), 2 + 4.303 / np.sqrt(3)))
