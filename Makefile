@@ -42,7 +42,11 @@ format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## measure; ONLY=name for one benchmark
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/pip install --quiet --constraint constraints.txt 'ray[rllib]'
+	@touch $@
+
+bench: $(VENV)/.bench  ## measure; ONLY=name for one benchmark
 	$(BIN)/python -m benchmarks $(ONLY)
 
 clean:  ## remove the virtual environment and caches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_a_file_with_a_neighbour_that_it_imports(own_file: Path) -> None:
 
 
 def test_wrappers_and_a_time_limit() -> None:
-    wrappers = [
+    wrappers: list[str | dict[str, Any]] = [
         "gymnasium.wrappers:RecordEpisodeStatistics",
         {"class": "gymnasium.wrappers:TimeLimit", "max_episode_steps": 2},
     ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from muster.cli.options import AsJson, Settings, Target
 from muster.cli.screen import console, print_json
 from muster.experiment.loading import load_experiment, parse_set
 
@@ -16,11 +17,9 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def check(
-    target: Annotated[str, typer.Argument(metavar="FILE|ID", help="Experiment file, or a simulator's id.")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any key; may be repeated.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as a line of JSON.")] = False,
+    target: Target,
+    settings: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check an experiment file and its simulator, and say all that is wrong at once."""
     loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])

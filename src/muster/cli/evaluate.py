@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from muster.cli.options import AsJson, Checkpoint, Run, RunsDir
 from muster.cli.screen import console, figure, print_json
 from muster.experiment.loading import load_experiment
 from muster.runs.finding import find_checkpoint
@@ -14,17 +15,15 @@ from muster.runs.folder import runs_dir as folder_of_runs
 
 
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name or folder.")],
+    run: Run,
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 100,
-    checkpoint: Annotated[str, typer.Option(help="best, latest, or an iteration.")] = "best",
+    checkpoint: Checkpoint = "best",
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Draw the actions instead of taking the likeliest.")
     ] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the episodes; default: the run's.")] = None,
-    runs_dir: Annotated[
-        str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as a line of JSON.")] = False,
+    runs_dir: RunsDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let a run's best policy act for some episodes and print its mean return."""
     from muster.policies import load_policy

@@ -13,7 +13,7 @@ from muster.experiment.writing import write_starting_file
 
 
 def init(
-    env_id: Annotated[str, typer.Argument(metavar="[ID]", help="The simulator.")] = "CartPole-v1",
+    env_id: Annotated[str, typer.Argument(metavar="ID", help="The simulator.")] = "CartPole-v1",
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("experiment.toml"),
     algorithm: Annotated[str, typer.Option(help="PPO or TRPO.")] = "PPO",
 ) -> None:

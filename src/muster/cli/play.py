@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from muster.cli.options import AsJson, Checkpoint, RunsDir
 from muster.cli.screen import console, figure, print_json
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment
@@ -27,12 +28,10 @@ def play(
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 1,
     video: Annotated[Path | None, typer.Option(help="Record the episodes to this file, .mp4 or .gif.")] = None,
     render: Annotated[bool, typer.Option("--render", help="Show the simulator's own window.")] = False,
-    checkpoint: Annotated[str, typer.Option(help="best, latest, or an iteration.")] = "best",
+    checkpoint: Checkpoint = "best",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 0,
-    runs_dir: Annotated[
-        str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the returns as a line of JSON.")] = False,
+    runs_dir: RunsDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let a run's policy act, or random actions in a simulator, and print each episode's return."""
     if video and render:

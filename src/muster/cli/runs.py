@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
+from muster.cli.options import AsJson, RunsDir
 from muster.cli.screen import console, figure, print_json
 from muster.experiment.quantities import format_duration
 from muster.runs.finding import list_runs
@@ -17,10 +16,8 @@ from muster.runs.status import read_status
 
 
 def runs(
-    runs_dir: Annotated[
-        str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the runs as a line of JSON.")] = False,
+    runs_dir: RunsDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the runs, the newest first."""
     directory = folder_of_runs(runs_dir)

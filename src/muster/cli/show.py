@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
+from muster.cli.options import AsJson, Run, RunsDir
 from muster.cli.screen import console, figure, print_json, sparkline
 from muster.experiment.loading import load_experiment
 from muster.experiment.quantities import format_duration
@@ -36,11 +36,9 @@ class RunSummary:
 
 
 def show(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's name or folder.")],
-    runs_dir: Annotated[
-        str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the run as a line of JSON.")] = False,
+    run: Run,
+    runs_dir: RunsDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """Tell all about one run: its state, what it learned, what it saved, what happened."""
     summary = _summarise(find_run(run, folder_of_runs(runs_dir)))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from muster.cli.options import AsJson, RunsDir, Settings, Target
 from muster.cli.screen import console, figure, print_json
 from muster.errors import InputError, MusterError
 from muster.experiment.loading import LoadedExperiment, Override, load_experiment, parse_set
@@ -19,7 +20,7 @@ def _option(*flags: str, key: str) -> Any:
 
 
 def train(
-    target: Annotated[str, typer.Argument(metavar="FILE|ID", help="Experiment file, or a simulator's id.")],
+    target: Target,
     algorithm: Annotated[str | None, _option("--algorithm", key="algorithm.name")] = None,
     engine: Annotated[str | None, _option("--engine", key="algorithm.engine")] = None,
     workers: Annotated[str | None, _option("--workers", key="resources.workers")] = None,
@@ -29,9 +30,7 @@ def train(
         int | None, typer.Option(min=1, help="Train this many seeds, one run each, in one folder.")
     ] = None,
     name: Annotated[str | None, _option("--name", key="name")] = None,
-    runs_dir: Annotated[
-        str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")
-    ] = None,
+    runs_dir: RunsDir = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run of that name if there is one, else start it.")
     ] = False,
@@ -42,10 +41,8 @@ def train(
     stop_iterations: Annotated[str | None, _option("--stop-iterations", key="stop.iterations")] = None,
     stop_time: Annotated[str | None, _option("--stop-time", key="stop.time")] = None,
     stop_return: Annotated[float | None, _option("--stop-return", key="stop.return")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any key; may be repeated.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as a line of JSON.")] = False,
+    settings: Settings = None,
+    as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors and the result only.")] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print every iteration, and what workers print.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.advantages import advantages
 from muster.engines.builtin.batch import Batch
 from muster.engines.builtin.moments import Moments
+from muster.engines.builtin.policy_gradients import gradients_of
 from muster.engines.builtin.trust_region import conjugate_gradient, line_search
 from muster.errors import NonFiniteUpdateError
 from muster.experiment.schema import PPOSection, TRPOSection
@@ -107,7 +109,7 @@ def torch_policy_loss(networks: ActorCritic, flat: torch.Tensor, batch: Batch, c
     """PPO's loss, written a second time with autograd."""
     hidden, start = torch.tensor(batch.observations, dtype=torch.float64), 0
     sizes = networks.policy.sizes
-    for i, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (a, b) in enumerate(itertools.pairwise(sizes)):
         hidden = hidden @ flat[start : start + a * b].reshape(a, b) + flat[start + a * b : start + (a + 1) * b]
         start += (a + 1) * b
         if i < len(sizes) - 2:
@@ -138,7 +140,7 @@ def test_ppo_s_policy_gradient_agrees_with_autograd(distribution: Choices | Gaus
         batch.values,
     )
     ppo._policy_gradient(
-        networks, networks.split(moved), ppo.gradients_of(distribution), settings, rows, networks.split(gradient)
+        networks, networks.split(moved), gradients_of(distribution), settings, rows, networks.split(gradient)
     )
     flat = torch.tensor(moved.astype(np.float64), requires_grad=True)
     torch_policy_loss(networks, flat, batch, clip=0.1).backward()
@@ -178,7 +180,7 @@ def test_fisher_product_is_symmetric_and_matches_the_divergence() -> None:
     moved[: len(one)] += step * one
     old = networks.policy_outputs(networks.split(parameters), batch.observations)
     new = networks.policy_outputs(networks.split(moved), batch.observations)
-    divergence = trpo.gradients_of(networks.distribution).divergence(old, new).mean()
+    divergence = gradients_of(networks.distribution).divergence(old, new).mean()
     assert one @ product(one) == pytest.approx(2 * divergence / step**2, rel=1e-2)
 
 

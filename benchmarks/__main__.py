@@ -1,0 +1,26 @@
+"""`python -m benchmarks [NAME ...]`: run all measurements, or those named, and write what they found."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+NAMES = ("learning", "worker_memory")
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> None:
+    """Run the benchmarks in turn; each returns a page in Markdown."""
+    wanted = sys.argv[1:] or NAMES
+    if unknown := set(wanted) - set(NAMES):
+        sys.exit(f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(NAMES)}")
+    RESULTS.mkdir(exist_ok=True)
+    for name in wanted:
+        page = importlib.import_module(f"benchmarks.{name}").run()
+        (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
+        print(page)
+
+
+if __name__ == "__main__":
+    main()
