@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from muster.simulators.building import Simulator
 
 _DEFAULT_FRAMES_PER_SECOND = 30
+_EVEN_SIZES = 2
 
 
 def play(
@@ -36,6 +38,8 @@ def play(
     """Let a run's policy act, or random actions in a simulator, and print each episode's return."""
     if video and render:
         raise InputError("--video and --render: give one of them")
+    if video and video.suffix not in (".mp4", ".gif"):
+        raise InputError(f"--video {video}: expected a name that ends with .mp4 or .gif")
 
     from muster.training.evaluation import play
 
@@ -80,6 +84,7 @@ def _build(simulator: Simulator, render_mode: str | None) -> Any:
 
     if render_mode is None:
         return build(simulator)
+    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     try:
         env = simulator.build(render_mode)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
@@ -95,11 +100,9 @@ def _write_video(path: Path, frames: list[Any], frames_per_second: int) -> None:
         import imageio.v3 as imageio
     except ImportError:
         raise InputError("--video needs an extra: pip install 'muster-rl[video]'") from None
-    if path.suffix not in (".mp4", ".gif"):
-        raise InputError(f"--video {path}: expected a name that ends with .mp4 or .gif")
-    options = (
-        {"loop": 0, "duration": 1000 / frames_per_second} if path.suffix == ".gif" else {"fps": frames_per_second}
-    )
+    options: dict[str, Any] = {"fps": frames_per_second, "macro_block_size": _EVEN_SIZES}
+    if path.suffix == ".gif":
+        options = {"loop": 0, "duration": 1000 / frames_per_second}
     try:
         imageio.imwrite(path, frames, **options)
     except OSError as error:

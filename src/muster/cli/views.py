@@ -16,12 +16,11 @@ from muster.cli.screen import figure, sparkline
 from muster.experiment.quantities import format_duration
 from muster.training.listening import RunStart
 from muster.training.progress import Progress
-from muster.training.stopping import nearest_stop
+from muster.training.stopping import nearest_stop, seconds_left
 
 SPARKLINE_WIDTH = 40
 BAR_WIDTH = 40
 SECONDS_BETWEEN_LINES = 1.0
-TIME_COLUMNS = {"sampling": "time/sample", "learning": "time/learn"}
 
 
 class View:
@@ -116,14 +115,15 @@ class LiveView(View):
     def _render(self) -> RenderableType:
         if self._start is None or not self._row:
             return Text("starting ...", style="dim")
-        fraction, text = nearest_stop(self._start.experiment.stop, self._progress)
+        stop = self._start.experiment.stop
+        fraction, text = nearest_stop(stop, self._progress)
+        if (left := seconds_left(stop, self._progress)) is not None:
+            text += f", {format_duration(left)} left"
         table = Table.grid(padding=(0, 2))
         table.add_column(style="cyan", min_width=8)
         table.add_column()
         bar = Table.grid(padding=(0, 2))
-        bar.add_row(
-            ProgressBar(total=1.0, completed=fraction, width=BAR_WIDTH), self._with_time_left(fraction, text)
-        )
+        bar.add_row(ProgressBar(total=1.0, completed=fraction, width=BAR_WIDTH), text)
         table.add_row("progress", bar)
         table.add_row("return", self._return_text())
         table.add_row("speed", f"{self._steps_per_second():,.0f} steps/s, iteration {self._progress.iteration}")
@@ -131,11 +131,6 @@ class LiveView(View):
         if failures := self._failures_text():
             table.add_row("failures", failures)
         return Group(table)
-
-    def _with_time_left(self, fraction: float, text: str) -> str:
-        if not 0.02 < fraction < 1:
-            return text
-        return f"{text}, {format_duration(self._progress.seconds * (1 - fraction) / fraction)} left"
 
     def _return_text(self) -> Text:
         row = self._row

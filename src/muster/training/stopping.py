@@ -41,6 +41,15 @@ def fraction_done(stop: StopSection, progress: Progress) -> float:
     return min(1.0, max(fractions, default=0.0))
 
 
+def seconds_left(stop: StopSection, progress: Progress) -> float | None:
+    """Return the time to the nearest countable stop at the pace so far; None if it cannot be told."""
+    fractions = [fraction_done(stop, progress)]
+    if stop.time is not None:
+        fractions.append(progress.seconds / stop.time)
+    done = max(fractions)
+    return progress.seconds * (1 - done) / done if 0.02 < done < 1 else None
+
+
 def nearest_stop(stop: StopSection, progress: Progress) -> tuple[float, str]:
     """Return how near the nearest countable stop is, from 0 to 1, and what it is, in words."""
     candidates = []
