@@ -15,7 +15,7 @@ from muster.clusters.allocation.model import Allocation, Host, Sourced
 from muster.clusters.allocation.reading import read_allocation
 
 GIBIBYTE = 1024**3
-UNKNOWN = "–"
+UNKNOWN = "unknown"
 
 
 def allocation(
@@ -63,9 +63,7 @@ def _rows(found: Allocation) -> Iterator[tuple[str, str, str]]:
     yield _row("ranks per host", found.ranks_per_host)
     yield _row("launch id", found.launch_id)
     end = found.end_time
-    yield _row(
-        "end", Sourced(datetime.fromtimestamp(end.value).strftime("%F %T"), end.source) if end else None
-    )
+    yield _row("end", Sourced(datetime.fromtimestamp(end.value).strftime("%F %T"), end.source) if end else None)
     yield _row("scratch", found.scratch)
     yield _row("this host", found.host_index) if found.host_index else ("this host", "not part of it", "")
 

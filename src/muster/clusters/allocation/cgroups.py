@@ -11,6 +11,8 @@ from muster.clusters.allocation.shares import least
 
 MEMBERSHIP = Path("/proc/self/cgroup")
 MOUNT = Path("/sys/fs/cgroup")
+_UNLIMITED = 2**60
+"""Version 1 writes a limit of about 2**63 bytes where there is none."""
 _UNIFIED = ""
 _HYBRID_MOUNT = "unified"
 
@@ -92,7 +94,7 @@ def _read_cpu_list(path: Path) -> int | None:
 
 def _read_bytes(path: Path) -> int | None:
     written = path.read_text().strip()
-    return None if written == "max" else int(written)
+    return None if written == "max" or int(written) >= _UNLIMITED else int(written)
 
 
 _CPU_READERS: dict[str, dict[str, Callable[[Path], int | None]]] = {

@@ -56,9 +56,7 @@ def count_lines(path: Path, source: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for place, (name, *rest) in _rows(path, source):
         if rest:
-            raise AllocationError(
-                f"{place}: expected one host name a line, found {' '.join([name, *rest])!r}"
-            )
+            raise AllocationError(f"{place}: expected one host name a line, found {' '.join([name, *rest])!r}")
         counts[name] = counts.get(name, 0) + 1
     return counts
 
@@ -73,9 +71,7 @@ def sum_slots(path: Path, source: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for place, (name, *rest) in _rows(path, source):
         if not rest or not rest[0].isdigit():
-            raise AllocationError(
-                f"{place}: expected a host and its slots, found {' '.join([name, *rest])!r}"
-            )
+            raise AllocationError(f"{place}: expected a host and its slots, found {' '.join([name, *rest])!r}")
         counts[name] = counts.get(name, 0) + int(rest[0])
     return counts
 
@@ -90,9 +86,7 @@ def pair_counts(written: str, source: str) -> dict[str, int]:
     pairs = list(itertools.zip_longest(words[::2], words[1::2], fillvalue=""))
     for name, count in pairs:
         if not _NAME.fullmatch(name) or not count.isdigit():
-            raise AllocationError(
-                f"{source}: expected a host and its slots, found {f'{name} {count}'.strip()!r}"
-            )
+            raise AllocationError(f"{source}: expected a host and its slots, found {f'{name} {count}'.strip()!r}")
     return {name: int(count) for name, count in pairs}
 
 

@@ -44,7 +44,7 @@ LAUNCHERS = (
         num_ranks=("OMPI_COMM_WORLD_SIZE",),
         local_rank=("OMPI_COMM_WORLD_LOCAL_RANK",),
         num_local_ranks=("OMPI_COMM_WORLD_LOCAL_SIZE",),
-        step_id=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+        step_id=("OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE"),
     ),
     Launcher(
         "mvapich",

@@ -27,9 +27,7 @@ def _slots(situation: Situation) -> Sourced[dict[str, int]] | None:
     environ = situation.environ
     if pairs := text(environ, "LSB_MCPU_HOSTS"):
         return Sourced(pair_counts(pairs.value, pairs.source), pairs.source)
-    if lines := read_host_file(
-        situation, "LSB_DJOB_HOSTFILE", count_lines, number(environ, "LSB_DJOB_NUMPROC")
-    ):
+    if lines := read_host_file(situation, "LSB_DJOB_HOSTFILE", count_lines, number(environ, "LSB_DJOB_NUMPROC")):
         return lines
     if names := text(environ, "LSB_HOSTS"):
         words = names.value.split()
@@ -38,7 +36,7 @@ def _slots(situation: Situation) -> Sourced[dict[str, int]] | None:
 
 
 def _without_batch_host(environ: Environment, slots: Sourced[dict[str, int]]) -> Sourced[dict[str, int]]:
-    """Leave out the host of the job script, which IBM's machines list first, with one slot, and never compute on."""
+    """Leave out the job script's host, which IBM's machines list first, with one slot, but do not compute on."""
     first, *rest = slots.value
     with_jsrun = text(environ, "CSM_ALLOCATION_ID", "JSM_NAMESPACE_RANK") is not None
     if with_jsrun and rest and slots.value[first] == 1 and all(slots.value[name] > 1 for name in rest):

@@ -107,10 +107,10 @@ class Allocation:
 
     @property
     def in_step(self) -> bool:
-        """Whether this process is one rank of a parallel step."""
+        """Return whether this process is one rank of a parallel step."""
         return self.ranks is not None
 
     @property
     def this_host(self) -> Host | None:
-        """This host and our share of it, if it is part of the allocation."""
+        """Return this host and our share of it, if it is part of the allocation."""
         return None if self.host_index is None else self.hosts.value[self.host_index.value]

@@ -36,9 +36,7 @@ def ask_launch_name(environ: Environment) -> Sourced[str] | None:
                     stream.flush()
                     answers.append(stream.readline().strip())
     except (OSError, ValueError) as error:
-        raise AllocationError(
-            f"the PMI launcher (PMI_FD={descriptor.value}) did not answer: {error}"
-        ) from None
+        raise AllocationError(f"the PMI launcher (PMI_FD={descriptor.value}) did not answer: {error}") from None
     found = _NAME.search(answers[1])
     if found is None:
         raise AllocationError(f"the PMI launcher (PMI_FD={descriptor.value}) named no launch: {answers[1]!r}")

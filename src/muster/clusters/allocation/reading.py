@@ -136,7 +136,7 @@ def _as_file_name(written: str) -> str:
 
 
 def _scratch(environ: Environment, grant: Grant) -> Sourced[str]:
-    """Return the first folder that exists here: a login node's TMPDIR often reaches hosts that have no such folder."""
+    """Return the first folder that is here: a login node's TMPDIR often reaches hosts that have no such folder."""
     for found in (grant.scratch, *(text(environ, name) for name in SCRATCH_VARIABLES)):
         if found and Path(found.value).is_dir():
             return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from muster.clusters.allocation.host_lists import sum_slots
-from muster.clusters.allocation.model import Grant, Host, Sourced
-from muster.clusters.allocation.situation import Situation, hosts_with_slots, read_host_file
+from muster.clusters.allocation.model import Grant, Sourced
+from muster.clusters.allocation.situation import Situation, hosts_named, hosts_with_slots, read_host_file
 from muster.clusters.allocation.variables import Environment, number, text
 
 
@@ -14,16 +14,19 @@ def read(situation: Situation) -> Grant | None:
     job_id = text(environ, "JOB_ID")
     if job_id is None or text(environ, "PE_HOSTFILE", "SGE_ROOT", "SGE_CELL") is None:
         return None
-    slots = read_host_file(situation, "PE_HOSTFILE", sum_slots, number(environ, "NSLOTS"))
-    alone = Sourced((Host(situation.host_name, number(environ, "NSLOTS")),), "this host's name")
+    total = number(environ, "NSLOTS")
+    is_parallel = "PE_HOSTFILE" in environ
+    slots = read_host_file(situation, "PE_HOSTFILE", sum_slots, total)
+    if slots:
+        hosts = hosts_with_slots(slots)
+    elif is_parallel:
+        hosts = situation.this_host_alone()
+    else:
+        hosts = hosts_named([situation.host_name], "this host's name", total)
     return Grant(
         Sourced("sge", job_id.source),
-        hosts_with_slots(slots)
-        if slots
-        else alone
-        if "PE_HOSTFILE" not in environ
-        else situation.this_host_alone(),
-        knows_all_hosts=slots is not None or "PE_HOSTFILE" not in environ,
+        hosts,
+        knows_all_hosts=slots is not None or not is_parallel,
         job_id=_with_array_index(environ, job_id),
     )
 

@@ -79,8 +79,6 @@ def hosts_with_slots(slots: Sourced[dict[str, int]]) -> Sourced[tuple[Host, ...]
     )
 
 
-def hosts_named(
-    names: Iterable[str], source: str, cpus: Sourced[int] | None = None
-) -> Sourced[tuple[Host, ...]]:
+def hosts_named(names: Iterable[str], source: str, cpus: Sourced[int] | None = None) -> Sourced[tuple[Host, ...]]:
     """Return hosts of which only the names are known, and perhaps a number of CPUs that is the same on all."""
     return Sourced(tuple(Host(name, cpus=cpus) for name in names), source)

@@ -72,22 +72,18 @@ def _cpus(
 ) -> tuple[dict[str, Sourced[int]], tuple[str, ...]]:
     """Return each host's CPUs: the counts stand in the order of the job's hosts, not of the step's."""
     shares: dict[str, Sourced[int]] = {}
-    doubts: list[str] = []
+    doubts = []
     for suffix in ("", *(f"_HET_GROUP_{group}" for group in range(_num_groups(environ)))):
-        counts = text(environ, f"SLURM_JOB_CPUS_PER_NODE{suffix}")
+        written = text(environ, f"SLURM_JOB_CPUS_PER_NODE{suffix}")
         hosts = text(environ, f"SLURM_JOB_NODELIST{suffix}")
-        if counts is None or hosts is None:
+        if written is None or hosts is None:
             continue
-        expanded = expand_counts(counts.value, counts.source)
+        counts = expand_counts(written.value, written.source)
         job_names = expand_host_list(hosts.value, hosts.source)
-        if len(expanded) == len(job_names):
-            shares |= {
-                name: Sourced(count, counts.source) for name, count in zip(job_names, expanded, strict=True)
-            }
-        else:
-            doubts.append(
-                f"{counts.source}={counts.value} is for {len(expanded)} hosts, {hosts.source} names {len(job_names)}"
-            )
+        if len(counts) != len(job_names):
+            doubts.append(f"{written.source} is for {len(counts)} hosts, {hosts.source} names {len(job_names)}")
+            continue
+        shares |= {name: Sourced(count, written.source) for name, count in zip(job_names, counts, strict=True)}
     return {name: shares[name] for name in names.value if name in shares}, tuple(doubts)
 
 
@@ -105,9 +101,7 @@ def _tasks(environ: Environment, names: Sourced[tuple[str, ...]], in_step: bool)
     return tasks if len(tasks) == len(names.value) else None
 
 
-def _host(
-    environ: Environment, name: str, cpus: Sourced[int] | None, tasks: int | None, *, is_this: bool
-) -> Host:
+def _host(environ: Environment, name: str, cpus: Sourced[int] | None, tasks: int | None, *, is_this: bool) -> Host:
     on_node = number(environ, "SLURM_CPUS_ON_NODE") if is_this else None
     cpus = least([on_node, cpus])
     gpus = _gpus(environ, tasks, is_this=is_this)

@@ -44,6 +44,4 @@ def moment(environ: Environment, *names: str) -> Sourced[float] | None:
     try:
         return Sourced(float(found.value), found.source)
     except ValueError:
-        raise AllocationError(
-            f"{found.source}={found.value}: expected unix time, such as 1767225600"
-        ) from None
+        raise AllocationError(f"{found.source}={found.value}: expected unix time, such as 1767225600") from None
