@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from muster.clusters.allocation.model import Ranks, Sourced
@@ -116,41 +115,31 @@ def find_ranks(environ: Environment) -> Ranks | None:
     Raises:
         AllocationError: if a variable holds no number where one belongs.
     """
-    for launcher in _present(environ):
-        rank = number(environ, launcher.rank)
-        if rank is None:
-            continue
-        return Ranks(
-            Sourced(launcher.name, launcher.rank),
-            rank,
-            number(environ, *launcher.num_ranks),
-            number(environ, *launcher.local_rank),
-            number(environ, *launcher.num_local_ranks),
-            number(environ, *launcher.host_index),
-            text(environ, *launcher.step_id),
-        )
-    return None
+    launcher = next((launcher for launcher in LAUNCHERS if _is_present(launcher, environ)), None)
+    rank = number(environ, launcher.rank) if launcher else None
+    if launcher is None or rank is None:
+        return None
+    return Ranks(
+        Sourced(launcher.name, launcher.rank),
+        rank,
+        number(environ, *launcher.num_ranks),
+        number(environ, *launcher.local_rank),
+        number(environ, *launcher.num_local_ranks),
+        number(environ, *launcher.host_index),
+        text(environ, *launcher.step_id),
+    )
 
 
-def find_world_doubts(
-    environ: Environment, ranks: Ranks | None, scheduler_tasks: Sourced[int] | None
-) -> list[str]:
-    """Say what hints at a launcher that does not fit: it starts N processes, each the only one of its world."""
-    if ranks is None or ranks.num_ranks is None:
-        return []
-    doubts = []
-    for launcher in _present(environ):
-        other = number(environ, *launcher.num_ranks)
-        if other and other.source != ranks.num_ranks.source and other.value != ranks.num_ranks.value:
-            doubts.append(
-                f"{other.source} says {other.value} ranks, {ranks.num_ranks.source} {ranks.num_ranks.value}"
-            )
-    if ranks.num_ranks.value == 1 and scheduler_tasks and scheduler_tasks.value > 1:
-        doubts.append(
-            f"{ranks.num_ranks.source} says this is the only rank, {scheduler_tasks.source} speaks of "
-            f"{scheduler_tasks.value} tasks: was it started with an mpirun that does not know this scheduler?"
-        )
-    return doubts
+def lonely_world_doubt(ranks: Ranks | None, scheduler_tasks: Sourced[int] | None) -> str | None:
+    """Say what hints at an mpirun that does not fit: it starts N processes, each alone in a world of its own."""
+    if ranks is None or ranks.num_ranks is None or ranks.num_ranks.value != 1:
+        return None
+    if scheduler_tasks is None or scheduler_tasks.value == 1:
+        return None
+    return (
+        f"{ranks.num_ranks.source} says this is the only rank, but {scheduler_tasks.source} speaks of "
+        f"{scheduler_tasks.value}: was it started with an mpirun that does not know this scheduler?"
+    )
 
 
 def mpi_world_problem(ranks: Ranks | None, mpi_size: int) -> str | None:
@@ -164,15 +153,13 @@ def mpi_world_problem(ranks: Ranks | None, mpi_size: int) -> str | None:
     )
 
 
-def _present(environ: Environment) -> Iterator[Launcher]:
-    for launcher in LAUNCHERS:
-        if text(environ, launcher.rank) and all(text(environ, mark) for mark in launcher.marks):
-            if launcher.name == SRUN and not in_slurm_step(environ):
-                continue
-            yield launcher
+def _is_present(launcher: Launcher, environ: Environment) -> bool:
+    if launcher.name == SRUN and not _in_slurm_step(environ):
+        return False
+    return all(text(environ, name) for name in (launcher.rank, *launcher.marks))
 
 
-def in_slurm_step(environ: Environment) -> bool:
-    """Tell a parallel step from a batch script, which has a rank variable too, and from an interactive shell."""
+def _in_slurm_step(environ: Environment) -> bool:
+    """Tell a parallel step from a batch script, which has a rank too, and from an interactive shell."""
     step = number(environ, "SLURM_STEP_ID")
     return step is not None and step.value < FIRST_SPECIAL_SLURM_STEP

@@ -30,5 +30,4 @@ def read(situation: Situation) -> Grant | None:
         hosts,
         knows_all_hosts=lines is not None,
         job_id=job_id,
-        scratch=text(environ, "PBS_JOBDIR"),
     )

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from muster.clusters.allocation import cobalt, flux, lsf, pbs, sge, slurm
-from muster.clusters.allocation.launchers import find_ranks, find_world_doubts
+from muster.clusters.allocation.launchers import find_ranks, lonely_world_doubt
 from muster.clusters.allocation.machine import gpu_mask, is_this_machine, this_machine
 from muster.clusters.allocation.model import Allocation, Grant, Host, Machine, Ranks, Sourced
 from muster.clusters.allocation.shares import share_of
@@ -17,7 +17,7 @@ from muster.clusters.allocation.variables import Environment, moment, number, te
 
 END_TIME_VARIABLE = "MUSTER_END_TIME"
 LAUNCH_ID_VARIABLE = "MUSTER_LAUNCH_ID"
-SCRATCH_VARIABLES = ("TMPDIR", "LOCAL_SCRATCH")
+TASK_VARIABLES = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
 LAST_SCRATCH = "/tmp"
 
 READERS: tuple[Reader, ...] = (
@@ -72,7 +72,7 @@ def read_allocation(
         scratch=_scratch(environ, grant),
         machine=machine,
         granted=granted,
-        doubts=(*grant.doubts, *find_world_doubts(environ, ranks, number(environ, "SLURM_NTASKS", "PBS_NP"))),
+        doubts=(*grant.doubts, *filter(None, [lonely_world_doubt(ranks, number(environ, *TASK_VARIABLES))])),
     )
 
 
@@ -137,7 +137,7 @@ def _as_file_name(written: str) -> str:
 
 def _scratch(environ: Environment, grant: Grant) -> Sourced[str]:
     """Return the first folder that is here: a login node's TMPDIR often reaches hosts that have no such folder."""
-    for found in (grant.scratch, *(text(environ, name) for name in SCRATCH_VARIABLES)):
+    for found in (grant.scratch, text(environ, "TMPDIR")):
         if found and Path(found.value).is_dir():
             return found
     return Sourced(LAST_SCRATCH, "default")

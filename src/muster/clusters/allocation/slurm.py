@@ -8,6 +8,7 @@ from datetime import datetime
 from muster.clusters.allocation.commands import ask
 from muster.clusters.allocation.host_lists import expand_counts, expand_host_list
 from muster.clusters.allocation.launchers import SRUN
+from muster.clusters.allocation.machine import gpu_mask
 from muster.clusters.allocation.model import Grant, Host, Sourced
 from muster.clusters.allocation.shares import least
 from muster.clusters.allocation.situation import Situation
@@ -16,7 +17,7 @@ from muster.errors import AllocationError
 
 MEBIBYTE = 1024**2
 _GPUS_PER_TASK = re.compile(r"gres[/:]gpu(?::[^=:,]+)?[=:](\d+)")
-_GPU_REQUEST = re.compile(r"(?:[^:,]+:)?(\d+)")
+_GPU_REQUEST = re.compile(r"(?:^|,)(?:[^,]*:)?(\d+)(?=,|$)")
 _END_TIME = re.compile(r"\bEndTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
 
 
@@ -33,14 +34,14 @@ def read(situation: Situation) -> Grant | None:
     # mpiexec hands the first host's variables on to all ranks, so only srun's own tell of this host.
     this_host = text(environ, "SLURMD_NODENAME") if in_step or situation.ranks is None else None
     hosts = tuple(
-        _host(environ, name, shares.get(name), tasks[index] if tasks else None, is_this=_is(this_host, name))
+        _host(environ, name, shares.get(name), tasks.value[index] if tasks else 1, is_this=_is(this_host, name))
         for index, name in enumerate(names.value)
     )
     return Grant(
         Sourced("slurm", job_id.source),
         Sourced(hosts, names.source),
         this_host=this_host,
-        ranks_per_host=Sourced(tasks, "SLURM_STEP_TASKS_PER_NODE") if tasks and in_step else None,
+        ranks_per_host=tasks if in_step else None,
         job_id=job_id,
         attempt=number(environ, "SLURM_RESTART_COUNT"),
         end_time=_end_time(situation, job_id.value),
@@ -60,7 +61,7 @@ def _names(environ: Environment, in_step: bool) -> Sourced[tuple[str, ...]]:
         raise AllocationError("SLURM_JOB_ID is set, but no SLURM_JOB_NODELIST names the hosts")
     expanded = expand_host_list(found.value, found.source)
     size = number(environ, found.source.replace("_NODELIST", "_NUM_NODES"))
-    if size is not None and size.value != len(expanded):
+    if size and size.value != len(expanded) and not groups:
         raise AllocationError(
             f"{found.source}={found.value} names {len(expanded)} hosts, but {size.source} says {size.value}"
         )
@@ -92,16 +93,18 @@ def _num_groups(environ: Environment) -> int:
     return groups.value if groups else 0
 
 
-def _tasks(environ: Environment, names: Sourced[tuple[str, ...]], in_step: bool) -> tuple[int, ...] | None:
+def _tasks(
+    environ: Environment, names: Sourced[tuple[str, ...]], in_step: bool
+) -> Sourced[tuple[int, ...]] | None:
     step = ("SLURM_STEP_TASKS_PER_NODE",) if in_step else ()
     found = text(environ, *step, "SLURM_TASKS_PER_NODE")
     if found is None:
         return None
     tasks = expand_counts(found.value, found.source)
-    return tasks if len(tasks) == len(names.value) else None
+    return Sourced(tasks, found.source) if len(tasks) == len(names.value) else None
 
 
-def _host(environ: Environment, name: str, cpus: Sourced[int] | None, tasks: int | None, *, is_this: bool) -> Host:
+def _host(environ: Environment, name: str, cpus: Sourced[int] | None, tasks: int, *, is_this: bool) -> Host:
     on_node = number(environ, "SLURM_CPUS_ON_NODE") if is_this else None
     cpus = least([on_node, cpus])
     gpus = _gpus(environ, tasks, is_this=is_this)
@@ -112,24 +115,25 @@ def _is(this_host: Sourced[str] | None, name: str) -> bool:
     return this_host is not None and this_host.value == name
 
 
-def _gpus(environ: Environment, tasks: int | None, *, is_this: bool) -> Sourced[int]:
-    """Return a host's GPUs. Slurm always tells of GPUs that it gave: where it does not, there are none."""
+def _gpus(environ: Environment, tasks: int, *, is_this: bool) -> Sourced[int] | None:
+    """Return a host's GPUs. Slurm tells of all that it gives: where it does not, and no mask shows any, none."""
     if is_this and (on_node := number(environ, "SLURM_GPUS_ON_NODE")):
         return on_node
     if per_node := text(environ, "SLURM_GPUS_PER_NODE"):
-        return Sourced(sum(int(count) for count in _GPU_REQUEST.findall(per_node.value)), per_node.source)
+        return Sourced(sum(map(int, _GPU_REQUEST.findall(per_node.value))), per_node.source)
     if per_task := text(environ, "SLURM_GPUS_PER_TASK"):
-        each = sum(int(count) for count in _GPU_REQUEST.findall(per_task.value))
-        return Sourced(each * (tasks or 1), per_task.source)
+        return Sourced(sum(map(int, _GPU_REQUEST.findall(per_task.value))) * tasks, per_task.source)
     resources = text(environ, "SLURM_TRES_PER_TASK")
     if resources and (counts := _GPUS_PER_TASK.findall(resources.value)):
-        return Sourced(sum(map(int, counts)) * (tasks or 1), resources.source)
+        return Sourced(sum(map(int, counts)) * tasks, resources.source)
     if is_this and (ids := text(environ, "SLURM_STEP_GPUS", "SLURM_JOB_GPUS")):
         return Sourced(len(expand_host_list(f"gpu[{ids.value}]", ids.source)), ids.source)
+    if is_this and gpu_mask(environ):
+        return None
     return Sourced(0, "no SLURM_GPUS_ON_NODE or SLURM_GPUS_PER_NODE")
 
 
-def _memory(environ: Environment, cpus: Sourced[int] | None, gpus: Sourced[int]) -> Sourced[int] | None:
+def _memory(environ: Environment, cpus: Sourced[int] | None, gpus: Sourced[int] | None) -> Sourced[int] | None:
     """Return a host's memory; 0 stands for all that the host has."""
     per_node = number(environ, "SLURM_MEM_PER_NODE")
     if per_node and per_node.value:
@@ -138,7 +142,7 @@ def _memory(environ: Environment, cpus: Sourced[int] | None, gpus: Sourced[int])
     if per_cpu and per_cpu.value and cpus:
         return Sourced(per_cpu.value * cpus.value * MEBIBYTE, f"{per_cpu.source} for {cpus.value} CPUs")
     per_gpu = number(environ, "SLURM_MEM_PER_GPU")
-    if per_gpu and per_gpu.value and gpus.value:
+    if per_gpu and per_gpu.value and gpus and gpus.value:
         return Sourced(per_gpu.value * gpus.value * MEBIBYTE, f"{per_gpu.source} for {gpus.value} GPUs")
     return None
 
