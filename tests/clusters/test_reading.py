@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -123,6 +124,16 @@ def test_a_command_that_fails_or_hangs_leaves_the_end_time_open(
     began = time.monotonic()
     assert read({**SLURM, "PATH": str(tmp_path / "bin")}, may_ask=True).end_time is None
     assert time.monotonic() - began < 10
+
+
+def test_a_host_whose_name_slurm_spells_otherwise_is_found() -> None:
+    environ = {**SLURM, "SLURM_JOB_NODELIST": "rack[1-2]", "SLURMD_NODENAME": "rack2"}
+    assert read(environ).host_index == Sourced(1, "SLURMD_NODENAME")
+
+
+def test_the_first_hosts_variables_on_a_rank_of_mpiexec_are_not_taken_for_its_own(tmp_path: Path) -> None:
+    recording = load("slurm-mpiexec-mpich", tmp_path)
+    assert read_allocation(recording.environ, replace(recording.machine, name="alias-of-n2")).host_index is None
 
 
 def test_flux_is_asked_how_long_the_job_may_run(tmp_path: Path) -> None:

@@ -79,7 +79,6 @@ LAUNCHERS = (
     Launcher(
         SRUN,
         "SLURM_PROCID",
-        marks=("SLURM_STEP_ID",),
         num_ranks=("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
         local_rank=("SLURM_LOCALID",),
         host_index=("SLURM_NODEID",),
