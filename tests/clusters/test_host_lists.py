@@ -54,6 +54,7 @@ def test_a_host_list_is_expanded_in_order(written: str, names: str) -> None:
         "n[[1-2]]",
         "n[1--2]",
         "n[0-99999999]",
+        "n[1-9999]s[1-9999]",
         "-x",
         "a|b",
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +100,9 @@ def _expand(part: str, source: str) -> Iterator[str]:
         [prefix + number for number in _numbers(ranges, part, source)] if ranges else [prefix]
         for prefix, ranges in pieces
     ]
-    for combination in itertools.islice(itertools.product(*choices), MOST_HOSTS):
+    if math.prod(map(len, choices)) > MOST_HOSTS:
+        raise AllocationError(f"{source}: {part!r} names more than {MOST_HOSTS:,} hosts")
+    for combination in itertools.product(*choices):
         name = "".join(combination)
         if not _NAME.fullmatch(name):
             raise AllocationError(f"{source}: {name!r} is not a host name")

@@ -29,8 +29,10 @@ READERS: tuple[Reader, ...] = (
     lsf.read,
     sge.read,
     read_mpi,
+    read_local,
 )
-"""What the user names first, then the innermost scheduler: Flux runs inside others, and Slurm imitates PBS."""
+"""What the user names first, then the innermost scheduler: Flux runs inside others, and Slurm imitates PBS.
+The last one always has an answer."""
 
 
 def read_allocation(
@@ -50,9 +52,7 @@ def read_allocation(
     machine = machine or this_machine()
     ranks = find_ranks(environ)
     situation = Situation(environ, ranks, machine.name, may_ask)
-    grant = next((grant for grant in (read(situation) for read in READERS) if grant), None) or read_local(
-        situation
-    )
+    grant = next(filter(None, (read(situation) for read in READERS)))
     ranks = ranks or _rank_by_host(environ, grant, machine)
     index = _host_index(grant, ranks, machine)
     hosts = list(grant.hosts.value)
@@ -86,8 +86,10 @@ def usable_cpus() -> int:
 
 def _rank_by_host(environ: Environment, grant: Grant, machine: Machine) -> Ranks | None:
     """Make this process a rank of a launch that was started by hand, the same command on each host of the list."""
+    if grant.scheduler.value != SSH or text(environ, LAUNCH_ID_VARIABLE) is None:
+        return None
     index = _host_index(grant, None, machine)
-    if grant.scheduler.value != SSH or index is None or text(environ, LAUNCH_ID_VARIABLE) is None:
+    if index is None:
         return None
     return Ranks(
         Sourced(SSH, LAUNCH_ID_VARIABLE),
