@@ -6,6 +6,7 @@
     │   └── CheckpointError            a checkpoint that is damaged or does not fit
     ├── SimulatorError             3   the simulator failed too often
     ├── ClusterError               4   Ray did not come up
+    │   └── AllocationError            what a scheduler or launcher says of the job cannot be read
     ├── RunLockedError             1   another process writes this run
     ├── StorageError               1   a file of the run could not be written
     └── NonFiniteUpdateError       1   learning gave infinities or NaN; nothing was applied
@@ -80,6 +81,10 @@ class ClusterError(MusterError):
     """Ray did not come up, or has less than was asked for."""
 
     exit_code = 4
+
+
+class AllocationError(ClusterError):
+    """What a scheduler or launcher says of the job cannot be read, or does not fit together."""
 
 
 class RunLockedError(MusterError):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import muster
+from muster.cli.allocation import allocation
 from muster.cli.check import check
 from muster.cli.evaluate import evaluate
 from muster.cli.init import init
@@ -29,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (train, init, check, runs, show, evaluate, play, schema):
+for command in (train, init, check, runs, show, evaluate, play, schema, allocation):
     app.command()(command)
 
 

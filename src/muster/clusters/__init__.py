@@ -1,1 +1,1 @@
-"""Clusters: the CPUs there are, and a Ray on them."""
+"""Clusters: the allocation we are in, and a Ray on it."""

@@ -8,7 +8,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.clusters.cpus import usable_cpus
+from muster.clusters.allocation.reading import usable_cpus
 from muster.errors import ExperimentError, MusterError, Problem, SimulatorError
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import Experiment
