@@ -24,7 +24,7 @@ RANKS = {
     "reports": 3,
     "cli": 4,
 }
-NEIGHBOURS = {("experiment", "simulators"), ("policies", "simulators")}
+NEIGHBOURS = {("experiment", "simulators"), ("policies", "simulators"), ("clusters", "runs")}
 
 
 def imports_of(path: Path) -> Iterator[str]:

@@ -12,6 +12,7 @@ from muster.cli.allocation import allocation
 from muster.cli.check import check
 from muster.cli.evaluate import evaluate
 from muster.cli.init import init
+from muster.cli.launch import launch
 from muster.cli.play import play
 from muster.cli.runs import runs
 from muster.cli.schema import schema
@@ -30,7 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (train, init, check, runs, show, evaluate, play, schema, allocation):
+for command in (train, init, check, runs, show, evaluate, play, schema, allocation, launch):
     app.command()(command)
 
 
