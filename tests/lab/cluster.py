@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .control_groups import remove_job_groups
 from .errors import LabError
 from .host import Host
 from .layout import Layout
@@ -91,7 +92,7 @@ class Lab:
         for host in self.hosts.values():
             host.end()
         self._switch.stop()
-        shutil.rmtree(self._layout.root)
+        clear(self._layout.root)
 
 
 @contextmanager
@@ -120,6 +121,8 @@ def clear(root: Path) -> None:
     if root.is_symlink() or root.stat().st_uid != os.getuid():
         raise LabError(f"{root} belongs to another user")
     layout = Layout(root)
-    for folder in (*layout.hosts.glob("*"), layout.switch):
+    hosts = list(layout.hosts.glob("*"))
+    for folder in (*hosts, layout.switch):
         FirstProcess(folder).kill()
+    remove_job_groups(folder.name for folder in hosts)
     shutil.rmtree(root)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -27,6 +28,8 @@ class HostProcess:
     """Its id as the machine sees it: what `os.kill` takes from outside the lab."""
     host_pid: int
     """Its id as the host sees it."""
+    name: str
+    """What it runs, as `ps -o comm` shows it."""
     command: tuple[str, ...]
     """Its arguments; empty for a process that has ended and waits to be reaped."""
 
@@ -102,25 +105,20 @@ class Host:
         user: str = "root",
         stdout: Output = None,
         stderr: Output = None,
-        stdin: Output = subprocess.DEVNULL,
-        in_terminal: bool = False,
     ) -> subprocess.Popen[str]:
         """Start a command on the host; signals and exit code of the result are the command's own.
 
         It starts in the shared folder with the environment of a fresh login and `env`. Standard output and
-        error go where the caller's go. `in_terminal` leaves it in the caller's process group, to be typed at.
+        error go where the caller's go.
         """
-        if not self.is_up():
-            raise LabError(f"{self.name} is down")
-        words = [str(word) for word in command]
         return subprocess.Popen(
-            enter_command(self._first.pid, cwd or self._layout.shared, user, words),
+            self._entering(command, cwd, user),
             env=login_environment(user) | dict(env or {}),
-            stdin=stdin,
+            stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
             text=True,
-            start_new_session=not in_terminal,
+            start_new_session=True,
         )
 
     def run(
@@ -133,19 +131,18 @@ class Host:
         check: bool = True,
         limit_s: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on the host to its end; with `check` a code other than 0 raises CommandFailedError."""
-        words = [str(word) for word in command]
+        """Run a command on the host to its end; with `check` a failure raises CommandFailedError."""
         process = self.popen(
-            words, env=env, cwd=cwd, user=user, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command, env=env, cwd=cwd, user=user, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
+        words = [str(word) for word in command]
         try:
             stdout, stderr = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             stdout, stderr = process.communicate()
-            raise CommandFailedError(
-                self.name, words, f"not done after {limit_s:g} s", stdout, stderr
-            ) from None
+            outcome = f"not done after {limit_s:g} s"
+            raise CommandFailedError(self.name, words, outcome, stdout, stderr) from None
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -153,6 +150,16 @@ class Host:
         if check and process.returncode != 0:
             raise CommandFailedError(self.name, words, f"exit code {process.returncode}", stdout, stderr)
         return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
+
+    def attend(self, command: Sequence[str | Path], cwd: Path | None = None) -> int:
+        """Run a command in the caller's terminal, to be typed at, and return its exit code."""
+        return subprocess.call(self._entering(command, cwd, "root"), env=login_environment("root"))
+
+    def _entering(self, command: Sequence[str | Path], cwd: Path | None, user: str) -> list[str]:
+        if not self.is_up():
+            raise LabError(f"{self.name} is down")
+        words = [str(word) for word in command]
+        return enter_command(self._first.pid, cwd or self._layout.shared, user, words)
 
     def processes(self) -> list[HostProcess]:
         """All processes on the host but its first, whoever started them."""
@@ -162,15 +169,10 @@ class Host:
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == first:
                 continue
-            try:
-                if (entry / "ns/pid").readlink() != table:
-                    continue
-                arguments = (
-                    (entry / "cmdline").read_bytes().rstrip(b"\0").decode(errors="replace").split("\0")
-                )
-                found.append(HostProcess(int(entry.name), _host_pid(entry), tuple(filter(None, arguments))))
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue  # it ended while we looked, or it is a guarded process of the machine
+            # It may end while we look, and the machine guards some processes of its own.
+            with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                if (entry / "ns/pid").readlink() == table:
+                    found.append(_read_process(entry))
         return sorted(found, key=lambda process: process.host_pid)
 
     def path(self, path: str | Path) -> Path:
@@ -178,8 +180,13 @@ class Host:
         return Path(f"/proc/{self._first.pid}/root") / Path(path).relative_to("/")
 
 
-def _host_pid(entry: Path) -> int:
-    for line in (entry / "status").read_text().splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    raise FileNotFoundError(entry)
+def _read_process(entry: Path) -> HostProcess:
+    """The process of a folder in the machine's /proc."""
+    status = dict(line.split(":", 1) for line in (entry / "status").read_text().splitlines())
+    arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    return HostProcess(
+        pid=int(entry.name),
+        host_pid=int(status["NSpid"].split()[-1]),
+        name=status["Name"].strip(),
+        command=tuple(filter(None, arguments)),
+    )
