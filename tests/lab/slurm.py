@@ -13,7 +13,7 @@ from .waiting import wait_until
 CPUS_PER_NODE = 4
 MEMORY_MIB_PER_NODE = 4000
 PARTITION = "main"
-DAEMONS = ("munged", "slurmctld", "slurmd")
+DAEMONS = ("munged", "slurmctld", "slurmscriptd", "slurmd")
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 
 ENDED_STATES = frozenset(
