@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .control_groups import remove_job_groups
@@ -125,4 +125,5 @@ def clear(root: Path) -> None:
     for folder in (*hosts, layout.switch):
         FirstProcess(folder).kill()
     remove_job_groups(folder.name for folder in hosts)
-    shutil.rmtree(root)
+    with suppress(FileNotFoundError):  # another session clears the same leftovers
+        shutil.rmtree(root)

@@ -139,13 +139,12 @@ class Host:
         try:
             stdout, stderr = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill_group(process)
             stdout, stderr = process.communicate()
             outcome = f"not done after {limit_s:g} s"
             raise CommandFailedError(self.name, words, outcome, stdout, stderr) from None
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _kill_group(process)
             raise
         if check and process.returncode != 0:
             raise CommandFailedError(self.name, words, f"exit code {process.returncode}", stdout, stderr)
@@ -178,6 +177,13 @@ class Host:
     def path(self, path: str | Path) -> Path:
         """How the machine reaches a path as this host sees it, such as its /tmp."""
         return Path(f"/proc/{self._first.pid}/root") / Path(path).relative_to("/")
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    """End a command and what it started, unless it has ended by itself."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _read_process(entry: Path) -> HostProcess:
