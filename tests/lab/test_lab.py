@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,19 @@ def test_a_cut_link_lets_nothing_through_until_it_is_mended(lab: Lab) -> None:
     assert node2.is_up()
     node2.mend()
     wait_until(lambda: can_reach(node1, node2), "the link to be back")
+
+
+def test_a_slow_link_takes_its_time(lab: Lab, sshd: Sshd) -> None:
+    node1, node2, _ = lab.nodes
+    send = ["sh", "-c", "head -c 100000 /dev/zero | ssh node2 cat | wc -c"]
+    node2.slow("1mbit")
+    start = time.monotonic()
+    assert node1.run(send).stdout.strip() == "100000"
+    assert time.monotonic() - start > 0.8  # 100 kB at 1 Mbit/s, less what the link lets through in a burst
+    node2.mend()
+    start = time.monotonic()
+    node1.run(send)
+    assert time.monotonic() - start < 0.8
 
 
 def test_the_hosts_of_a_killed_owner_end_with_it(lab: Lab) -> None:
