@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import slurm, sshd
+from . import gridengine, slurm, sshd
 from .cluster import BY_HAND, Lab, clear
 from .errors import LabError
 from .requirements import why_missing, why_no_lab
@@ -18,12 +18,20 @@ def up(arguments: argparse.Namespace) -> int:
         raise LabError(reason)
     lab = Lab.up(arguments.nodes, BY_HAND)
     services = Services(lab)
-    for module, start in ((slurm, services.slurm), (sshd, services.sshd)):
-        missing = why_missing(module.PROGRAMS)
+    for name, programs, start in (
+        ("Slurm", slurm.PROGRAMS, services.slurm),
+        ("sshd", sshd.PROGRAMS, services.sshd),
+    ):
+        missing = why_missing(programs)
         if missing:
-            print(f"without {module.__name__.rpartition('.')[2]}: {missing}")
+            print(f"without {name}: {missing}")
         else:
             start()
+    if arguments.gridengine:
+        missing = why_missing(gridengine.PROGRAMS)
+        if missing:
+            raise LabError(f"{missing} gridengine")
+        services.gridengine()
     return list_hosts(arguments)
 
 
@@ -90,9 +98,9 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("host", help="login, node1, node2, …")
         return command
 
-    add("up", up, "make the hosts in place of any earlier ones", host=False).add_argument(
-        "nodes", type=int, nargs="?", default=3, help="how many compute nodes (default: 3)"
-    )
+    start = add("up", up, "make the hosts in place of any earlier ones", host=False)
+    start.add_argument("nodes", type=int, nargs="?", default=3, help="how many compute nodes (default: 3)")
+    start.add_argument("--gridengine", action="store_true", help="with Grid Engine (10 s more)")
     add("down", down, "end everything and leave nothing behind", host=False)
     add("list", list_hosts, "the hosts and their state", host=False)
     add("exec", execute, "run a command on a host: exec node1 -- COMMAND...").add_argument(

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from . import gridengine as gridengine_service
 from . import mpi as mpi_kinds
 from . import slurm as slurm_service
 from . import sshd as sshd_service
 from .cluster import Lab, owned_lab
+from .gridengine import GridEngine
 from .mpi import Mpi
 from .requirements import why_missing, why_no_lab
 from .services import Services
@@ -59,6 +61,13 @@ def sshd(lab: Lab, lab_services: Services) -> Sshd:
     """A real sshd on every host of `lab`."""
     _skip_without(sshd_service.PROGRAMS)
     return lab_services.sshd()
+
+
+@pytest.fixture
+def gridengine(lab: Lab, lab_services: Services) -> GridEngine:
+    """A real Grid Engine over the nodes of `lab`, its master on `login`."""
+    _skip_without(gridengine_service.PROGRAMS)
+    return lab_services.gridengine()
 
 
 @pytest.fixture(params=mpi_kinds.KINDS, ids=lambda kind: kind.name)

@@ -4,18 +4,21 @@ import os
 import signal
 from contextlib import suppress
 
-from . import slurm, sshd
+from . import gridengine, slurm, sshd
 from .cluster import Lab
 from .host import Host
 
+DAEMONS = slurm.DAEMONS + sshd.DAEMONS + gridengine.DAEMONS
+
 
 class Services:
-    """Slurm and sshd on one lab, each started once and only when asked for."""
+    """Slurm, sshd and Grid Engine on one lab, each started once and only when asked for."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
         self._slurm = slurm.Slurm(lab)
         self._sshd = sshd.Sshd(lab)
+        self._gridengine = gridengine.GridEngine(lab)
 
     def slurm(self) -> slurm.Slurm:
         """The lab's Slurm, started if it was not."""
@@ -29,10 +32,16 @@ class Services:
             self._sshd.start()
         return self._sshd
 
+    def gridengine(self) -> gridengine.GridEngine:
+        """The lab's Grid Engine, started if it was not."""
+        if not self._gridengine.is_set_up():
+            self._gridengine.start()
+        return self._gridengine
+
     def boot(self, host: Host) -> None:
         """Boot a host that was down, with the services that the lab has."""
         host.boot()
-        for service in (self._slurm, self._sshd):
+        for service in (self._slurm, self._sshd, self._gridengine):
             if service.is_set_up():
                 service.rejoin(host)
 
@@ -42,10 +51,11 @@ class Services:
             if not host.is_up():
                 self.boot(host)
             host.mend()
-        if self._slurm.is_set_up():
-            self._slurm.cancel_all()
+        for scheduler in (self._slurm, self._gridengine):
+            if scheduler.is_set_up():
+                scheduler.cancel_all()
         for host in self.lab.hosts.values():
             for process in host.processes():
-                if process.name not in slurm.DAEMONS + sshd.DAEMONS:
+                if process.name not in DAEMONS:
                     with suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGKILL)

@@ -87,7 +87,9 @@ class Slurm:
         """Start the daemons on a host that was booted again; return when the controller has heard of it."""
         before = self._node(host.name).get("SlurmdStartTime")
         self._start_daemons(host)
-        if host is not self._lab.login:
+        if host is self._lab.login:
+            wait_until(self._controller_answers, "slurmctld to answer")
+        else:
             registered = f"slurmd on {host.name} to register"
             wait_until(lambda: self._node(host.name).get("SlurmdStartTime") != before, registered)
 
@@ -162,6 +164,9 @@ class Slurm:
             ]
         )
         host.run(["slurmctld"] if host is self._lab.login else ["slurmd", "-b"])
+
+    def _controller_answers(self) -> bool:
+        return self._lab.login.run(["scontrol", "ping"], check=False).returncode == 0
 
     def _all_idle(self) -> bool:
         states = self._lab.login.run(["sinfo", "--noheader", "--Node", "--format=%T"], check=False).stdout
