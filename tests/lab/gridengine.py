@@ -182,10 +182,7 @@ class GridEngine:
         def is_ready() -> bool:
             command = ["qstat", "-f", "-q", f"{QUEUE}@{node.name}"]
             shown = self._lab.login.run(command, check=False).stdout
-            return (
-                re.search(rf"^{QUEUE}@{node.name}\s.*\s[\d.]+\s+lx-amd64\s*$", shown, re.MULTILINE)
-                is not None
-            )
+            return re.search(rf"^{QUEUE}@{node.name}\s.*\s[\d.]+\s+lx-amd64\s*$", shown, re.MULTILINE) is not None
 
         wait_until(is_ready, f"Grid Engine on {node.name}; its messages are in {self._spool}")
 

@@ -132,9 +132,7 @@ class Host:
         limit_s: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on the host to its end; with `check` a failure raises CommandFailedError."""
-        process = self.popen(
-            command, env=env, cwd=cwd, user=user, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        process = self.popen(command, env=env, cwd=cwd, user=user, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         words = [str(word) for word in command]
         try:
             stdout, stderr = process.communicate(timeout=limit_s)

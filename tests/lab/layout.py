@@ -62,9 +62,7 @@ def kept_folders(layout: Layout) -> list[str]:
     wanted = {layout.root, REPOSITORY, Path(sys.prefix), Path(sys.base_prefix), interpreter}
     wanted |= {Path(entry) for entry in sys.path if Path(entry).is_dir()}
     hidden = (Path("/tmp"), root_home())
-    wanted = {
-        path for path in wanted if any(path.is_relative_to(folder) and path != folder for folder in hidden)
-    }
+    wanted = {path for path in wanted if any(path.is_relative_to(folder) and path != folder for folder in hidden)}
     return sorted(str(path) for path in wanted if not any(parent in wanted for parent in path.parents))
 
 

@@ -69,9 +69,7 @@ class Sshd:
         names = ",".join(f"{host.name},{host.address}" for host in self._lab.hosts.values())
         (self._folder / "known-hosts").write_text(f"{names} {(self._folder / 'host-key.pub').read_text()}")
         pattern = f"{self._lab.login.address}".rpartition(".")[0] + ".*"
-        self.configuration.write_text(
-            CLIENT_CONFIGURATION.format(folder=self._folder, subnet_pattern=pattern)
-        )
+        self.configuration.write_text(CLIENT_CONFIGURATION.format(folder=self._folder, subnet_pattern=pattern))
         for host in self._lab.hosts.values():
             self.rejoin(host)
 

@@ -103,9 +103,7 @@ def test_a_commands_signals_and_exit_code_are_its_own(lab: Lab, shared: Path) ->
 
 
 def test_a_failed_command_shows_what_it_printed(lab: Lab) -> None:
-    with pytest.raises(
-        CommandFailedError, match=r"(?s)node1: sh -c .*exit code 3.*stdout:\nout\nstderr:\nerr"
-    ):
+    with pytest.raises(CommandFailedError, match=r"(?s)node1: sh -c .*exit code 3.*stdout:\nout\nstderr:\nerr"):
         lab.nodes[0].run(["sh", "-c", "echo out; echo err >&2; exit 3"])
 
 
@@ -164,9 +162,7 @@ def test_the_hosts_of_a_killed_owner_end_with_it(lab: Lab) -> None:
         "    print(lab.layout.root, lab.nodes[0].path('/').parent.name, flush=True)\n"
         "    time.sleep(1000)\n"
     )
-    owner = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
-    )
+    owner = subprocess.Popen([sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     root, first_process = owner.stdout.readline().split()
     assert Path("/proc", first_process).exists()
@@ -231,9 +227,7 @@ def test_gridengine_takes_jobs_on_a_host_that_came_back(
     node2 = lab.host("node2")
     node2.crash()
     lab_services.boot(node2)
-    gridengine.wait_for_end(
-        gridengine.submit("#!/bin/sh\nhostname\n", "-q", "*@node2", "-o", f"{shared}/out")
-    )
+    gridengine.wait_for_end(gridengine.submit("#!/bin/sh\nhostname\n", "-q", "*@node2", "-o", f"{shared}/out"))
     assert (shared / "out").read_text() == "node2\n"
 
 

@@ -44,11 +44,16 @@ def test_a_fresh_heartbeat_of_another_host_counts_as_its_lock(tmp_path: Path) ->
     (tmp_path / "lock").write_text('{"host": "elsewhere", "pid": 1}\n')
     status = {"state": "running", "updated": time.time()}
     (tmp_path / "status.json").write_text(json.dumps(status))
-    with pytest.raises(RunLockedError, match="pid 1 on elsewhere"), RunLock(tmp_path / "lock"):
+
+    def beat(_: str) -> None:
+        (tmp_path / "status.json").write_text(json.dumps({**status, "updated": time.time() + 1}))
+
+    with pytest.raises(RunLockedError, match="pid 1 on elsewhere"), RunLock(tmp_path / "lock", beat):
         pass
-    (tmp_path / "status.json").write_text(json.dumps({**status, "updated": time.time() - 61}))
-    with RunLock(tmp_path / "lock"):
-        pass
+    noticed: list[str] = []
+    (tmp_path / "status.json").write_text(json.dumps({**status, "updated": time.time() - 59}))
+    with RunLock(tmp_path / "lock", noticed.append):
+        assert "elsewhere may still write" in noticed[0]
 
 
 def test_status_has_the_contract_s_keys_and_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

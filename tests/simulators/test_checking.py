@@ -47,4 +47,4 @@ def test_nan_spaces_and_constructors_are_found() -> None:
 
 def test_what_cannot_repeat_or_pickle_is_a_warning() -> None:
     assert "different episodes" in warnings("GlobalRandomness")["repeats"]
-    assert "cannot pickle" in warnings("Unpicklable")["pickles"]
+    assert "does not pickle" in warnings("Unpicklable")["pickles"]

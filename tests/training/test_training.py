@@ -236,7 +236,7 @@ def test_a_lost_worker_is_replaced_and_counted(tmp_path: Path, ray_with_four_cpu
 
 
 def test_more_workers_than_ray_has_cpus_is_an_error(tmp_path: Path, ray_with_four_cpus: None) -> None:
-    with pytest.raises(ClusterError, match=r"9 workers were asked for, but .* has 4 CPUs"):
+    with pytest.raises(ClusterError, match=r"9 workers were asked for, but .* has 4 CPUs, 4 of them free"):
         small("tests.toys:Guess", tmp_path, resources__workers=9)
 
 

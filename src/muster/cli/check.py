@@ -45,4 +45,7 @@ def _show(target: str, findings: list[Any], problems: int) -> None:
         text = finding.message + (f"\n{finding.hint}" if finding.hint else "")
         table.add_row(Text(finding.verdict, _STYLES[finding.verdict]), finding.subject, text.strip())
     console().print(table)
-    console().print(f"\n{target}: " + (f"{problems} problems" if problems else "ready to train"))
+    console().print(
+        f"\n{target}: "
+        + ("ready to train" if not problems else "1 problem" if problems == 1 else f"{problems} problems")
+    )

@@ -80,10 +80,10 @@ def _find(target: str, checkpoint: str, runs: Path) -> tuple[Simulator, Any]:
 def _build(simulator: Simulator, render_mode: str | None) -> Any:
     import gymnasium
 
-    from muster.training.preparation import build
+    from muster.simulators.building import build_explained
 
     if render_mode is None:
-        return build(simulator)
+        return build_explained(simulator)
     os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     try:
         env = simulator.build(render_mode)

@@ -23,7 +23,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def print_json(value: Any) -> None:
     """Print a result for a script: one line on standard output."""
-    print(json.dumps(value), flush=True)
+    print(json.dumps(value, default=str), flush=True)
 
 
 def show_error(error: MusterError) -> None:

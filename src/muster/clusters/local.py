@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import secrets
-import shutil
-import tempfile
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
+from muster.clusters.temporary import temporary_folder
 from muster.errors import ClusterError
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-_PREFIX = "muster-"
-_LONGEST_TEMPORARY_PATH = 30
 _OBJECT_STORE_BYTES = 512 * 1024**2
 _TOKEN_BYTES = 32
 
@@ -64,7 +61,7 @@ def _own(num_cpus: int, show_worker_output: bool) -> Iterator[None]:
     """Start a Ray that no one else can find or use, and leave nothing of it behind."""
     import ray
 
-    with _temporary_folder() as folder:
+    with temporary_folder() as folder:
         token = folder / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(_TOKEN_BYTES), encoding="ascii")
@@ -77,7 +74,7 @@ def _own(num_cpus: int, show_worker_output: bool) -> Iterator[None]:
         with _environment(settings):
             _reread_authentication()
             try:
-                ray.init(
+                _start_ray(
                     address="local",
                     num_cpus=num_cpus,
                     num_gpus=0,
@@ -97,6 +94,17 @@ def _own(num_cpus: int, show_worker_output: bool) -> Iterator[None]:
                 ray.shutdown()
 
 
+def _start_ray(**options: Any) -> None:
+    """Start Ray with USR2 blocked for its processes: a scheduler sends it to all, and they would die of it."""
+    import ray
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+    try:
+        ray.init(**options)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
+
+
 def _reread_authentication() -> None:
     """Make Ray see this run's token: it reads mode and token only when it is imported and first used."""
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
@@ -109,10 +117,11 @@ def _require_cpus(num_workers: int, whose: str) -> None:
     import ray
 
     cpus = int(ray.cluster_resources().get("CPU", 0))
-    if num_workers > cpus:
+    free = int(ray.available_resources().get("CPU", 0))
+    if num_workers > free:
         raise ClusterError(
-            f"{num_workers} workers were asked for, but {whose} has {cpus} CPUs\n"
-            f"    ask for --workers {cpus} at most"
+            f"{num_workers} workers were asked for, but {whose} has {cpus} CPUs, {free} of them free\n"
+            f"    ask for --workers {free} at most"
         )
 
 
@@ -128,34 +137,3 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """Make a folder of ours alone, with a path short enough for Ray's sockets; remove it at the end.
-
-    A process that was killed cannot remove its own, so each also removes those whose owner has died.
-    """
-    parent = Path(tempfile.gettempdir())
-    if len(str(parent)) > _LONGEST_TEMPORARY_PATH:
-        parent = Path("/tmp")
-    _remove_abandoned(parent)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-    with (folder / "owner").open("w") as owner:
-        fcntl.flock(owner, fcntl.LOCK_EX)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_abandoned(parent: Path) -> None:
-    for owner in parent.glob(f"{_PREFIX}*/owner"):
-        try:
-            if owner.stat().st_uid != os.getuid():
-                continue
-            with owner.open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(owner.parent, ignore_errors=True)
-        except OSError:
-            continue

@@ -60,21 +60,38 @@ def load_experiment(target: str | Path, overrides: Sequence[Override] = ()) -> L
         ExperimentError: with every problem that was found, each with its place.
     """
     path = Path(target)
-    if path.suffix == ".toml" or (path.is_file() and ":" not in str(target)):
+    if path.suffix == ".toml":
         text, table = _read(path)
         given = {key: f"file {path}" for key, _ in _leaves(table)}
-        folder = path.resolve().parent
-    else:
-        text, table, given, folder = "", {"env": {"id": str(target)}}, {"env.id": "argument"}, None
+        return _load(table, given, overrides, _Lines(path, text), path.resolve().parent)
+    if path.suffix == ".py":
+        raise InputError(f"{target}: which class or function of it? For example: {target}:MySimulator")
+    table = {"env": {"id": str(target)}}
+    return _load(table, {"env.id": "argument"}, overrides, _Lines(path, ""), Path.cwd())
+
+
+def load_object(experiment: Experiment, overrides: Sequence[Override] = ()) -> LoadedExperiment:
+    """Take an experiment that was made in Python, and apply the overrides.
+
+    Raises:
+        ExperimentError: if these do not fit.
+    """
+    table = experiment.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
+    given = {key: "argument" for key, _ in _leaves(table)}
+    return _load(table, given, overrides, _Lines(Path("experiment"), ""), Path.cwd())
+
+
+def _load(
+    table: dict[str, Any], given: dict[str, str], overrides: Sequence[Override], lines: _Lines, folder: Path
+) -> LoadedExperiment:
     for override in overrides:
         _put(table, override.key, override.value)
         given[override.key] = override.source
     try:
         experiment = Experiment.model_validate(table)
     except ValidationError as error:
-        lines = _Lines(path, text)
         problems = _problems(error, table, given, lines) + _simulator_problems(table, given, lines)
-        raise ExperimentError(str(target), problems) from None
+        raise ExperimentError(str(lines.path), problems) from None
     experiment = _with_search_paths(experiment, folder)
     sources = {key: given.get(key, "default") for key, _ in _leaves(experiment.as_table())}
     return LoadedExperiment(experiment, sources)
@@ -92,9 +109,8 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         raise InputError(f"{path}: not valid TOML: {error}") from None
 
 
-def _with_search_paths(experiment: Experiment, folder: Path | None) -> Experiment:
+def _with_search_paths(experiment: Experiment, base: Path) -> Experiment:
     """Make the places to import from absolute, so that the run's own copy of the file works anywhere."""
-    base = folder or Path.cwd()
     paths = [str((base / path).resolve()) for path in experiment.env.paths]
     for extra in (base, Path.cwd()):
         if str(extra) not in paths:
@@ -133,7 +149,7 @@ class _Lines:
     _KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 
     def __init__(self, path: Path, text: str) -> None:
-        self._path = path
+        self.path = path
         self._found: dict[str, int] = {}
         section = ""
         for number, line in enumerate(text.splitlines(), start=1):
@@ -150,7 +166,7 @@ class _Lines:
         sections = key.split(".")
         while sections:
             if number := self._found.get(".".join(sections)):
-                return f"{self._path}:{number}: {key}"
+                return f"{self.path}:{number}: {key}"
             sections.pop()
         return key
 

@@ -110,7 +110,7 @@ class NormalizeSection(Section):
 
 
 class ResourcesSection(Section):
-    """On what: never changes what is learned."""
+    """On what. The number of workers never changes what is learned; the groups do."""
 
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         default="auto",
@@ -134,6 +134,7 @@ class StopSection(Section):
     return_: float | None = Field(
         default=None,
         alias="return",
+        allow_inf_nan=False,
         description="Stop when the mean return of the last 100 episodes gets here.",
     )
 
@@ -187,7 +188,7 @@ class Experiment(Section):
 
     def as_table(self) -> dict[str, Any]:
         """Return the experiment as TOML has it: keys by their file names, what is not given left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self.model_dump(by_alias=True, exclude_none=True)
 
 
 ALGORITHMS: dict[str, type[AlgorithmSection]] = {"PPO": PPOSection, "TRPO": TRPOSection}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from muster.runs.files import explained, sync_folder
 
 MANIFEST = "manifest.json"
 LATEST, BEST = "latest", "best"
+_BESIDE = re.compile(r"\.(\d{8}|latest|best)\.\d+")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Checkpoints:
             InputError: naming those there are.
         """
         names = [path.name for path in self._saved()]
-        wanted = f"{int(which):08d}" if which.isdigit() else which
+        wanted = f"{int(which):08d}" if which.isdecimal() else which
         if wanted in names or (wanted in (LATEST, BEST) and (self.path / wanted).exists()):
             return (self.path / wanted).resolve()
         raise InputError(f"{self.path}: no checkpoint {which!r}\n    there are: {', '.join(names) or 'none yet'}")
@@ -88,10 +90,12 @@ class Checkpoints:
 
     def _remove_leftovers(self) -> None:
         for path in self.path.glob(".*"):
+            if _BESIDE.fullmatch(path.name) is None:
+                continue
             if path.is_symlink():
                 path.unlink()
             else:
-                shutil.rmtree(path)
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def verify(folder: Path) -> None:

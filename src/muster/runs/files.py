@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,13 @@ def read_json_lines(path: Path) -> list[Any]:
         except json.JSONDecodeError:
             continue
     return values
+
+
+def cut_json_lines(path: Path, keep: Callable[[Any], bool]) -> None:
+    """Leave only some of the lines of a `.jsonl` file."""
+    if path.is_file():
+        kept = [line for line in read_json_lines(path) if keep(line)]
+        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def sync_folder(folder: Path) -> None:

@@ -25,8 +25,9 @@ def find_run(run: str | Path, directory: Path) -> RunFolder:
 
 def is_run(run: str | Path, directory: Path) -> bool:
     """Whether a name or path is that of a run or one of its checkpoints."""
-    paths = (Path(run), directory / run)
-    return any(RunFolder(path).exists() or (path / MANIFEST).is_file() for path in paths)
+    return _checkpoint_folder(run, directory) is not None or any(
+        RunFolder(path).exists() for path in (Path(run), directory / run)
+    )
 
 
 def find_checkpoint(run: str | Path, which: str, directory: Path) -> tuple[RunFolder, Path]:
@@ -36,14 +37,18 @@ def find_checkpoint(run: str | Path, which: str, directory: Path) -> tuple[RunFo
         InputError: naming what there is.
         CheckpointError: if its files are not what was saved.
     """
-    path = Path(run)
-    if (path / MANIFEST).is_file():
-        folder, checkpoint = RunFolder(path.resolve().parent.parent), path.resolve()
+    if (own := _checkpoint_folder(run, directory)) is not None:
+        folder, checkpoint = RunFolder(own.parent.parent), own
     else:
         folder = find_run(run, directory)
         checkpoint = Checkpoints(folder.checkpoints).find(which)
     verify(checkpoint)
     return folder, checkpoint
+
+
+def _checkpoint_folder(run: str | Path, directory: Path) -> Path | None:
+    found = (path.resolve() for path in (Path(run), directory / run) if (path / MANIFEST).is_file())
+    return next(found, None)
 
 
 def list_runs(directory: Path) -> list[RunFolder]:

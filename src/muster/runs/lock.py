@@ -7,27 +7,34 @@ import fcntl
 import json
 import os
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from muster.errors import RunLockedError
+from muster.runs.files import explained
 from muster.runs.status import heartbeat_is_fresh, read_status
+
+POLL_SECONDS = 0.5
 
 
 class RunLock:
     """Holds a run folder for this process; the file names host and pid for people.
 
     The kernel releases the lock when its process dies, on this host and on file systems that lock across
-    hosts. Where they do not, a fresh heartbeat of another host counts as its lock.
+    hosts. Where they do not, the heartbeat of another host tells whether it lives.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, notice: Callable[[str], None] = lambda _: None) -> None:
         self._path = path
+        self._notice = notice
         self._file: Any = None
 
     def __enter__(self) -> RunLock:
-        self._file = self._path.open("a+", encoding="utf-8")
+        with explained(self._path):
+            self._file = self._path.open("a+", encoding="utf-8", errors="replace")
         holder = self._holder()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,13 +43,26 @@ class RunLock:
         except OSError as error:
             if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise
-        status = read_status(self._path.with_name("status.json"))
-        if holder and holder.get("host") != socket.gethostname() and status and heartbeat_is_fresh(status):
-            self._refuse(holder)
-        self._file.truncate(0)
-        self._file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}) + "\n")
-        self._file.flush()
+        if holder and holder.get("host") != socket.gethostname():
+            self._outwait(holder)
+        with explained(self._path):
+            self._file.truncate(0)
+            self._file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}) + "\n")
+            self._file.flush()
         return self
+
+    def _outwait(self, holder: dict[str, Any]) -> None:
+        """Wait until a heartbeat of another host is old; one that goes on beating is a living writer."""
+        path = self._path.with_name("status.json")
+        first = read_status(path)
+        told = False
+        while (status := read_status(path)) is not None and heartbeat_is_fresh(status):
+            if first is not None and status.updated != first.updated:
+                self._refuse(holder)
+            if not told:
+                self._notice(f"waiting up to a minute: {holder.get('host')} may still write to this run")
+                told = True
+            time.sleep(POLL_SECONDS)
 
     def __exit__(
         self,
@@ -57,9 +77,9 @@ class RunLock:
         self._file.seek(0)
         try:
             holder: dict[str, Any] = json.loads(self._file.read())
-        except json.JSONDecodeError:
+        except ValueError:
             return {}
-        return holder
+        return holder if isinstance(holder, dict) else {}
 
     def _refuse(self, holder: dict[str, Any]) -> None:
         self._file.close()

@@ -38,8 +38,7 @@ class MetricsRecord:
         with explained(folder.path):
             kept = self._cut_rows_after(last_iteration)
             self._tensorboard = EventFileWriter(str(folder.tensorboard))
-        if kept:
-            self._purge_tensorboard(int(kept[-1]["steps"]) + 1)
+        self._purge_tensorboard(int(kept[-1]["steps"]) + 1 if kept else 0)
 
     def append(self, row: Row) -> None:
         """Record one iteration."""
@@ -78,11 +77,12 @@ class MetricsRecord:
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
-    """Return the complete rows of a `metrics.csv`, as text; a last row that was cut off is left out."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    """Return the complete rows of a `metrics.csv`, as text; one that was cut off or damaged is left out."""
+    lines = path.read_text(encoding="utf-8", errors="replace").replace("\0", "").splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
-    return list(csv.DictReader(lines))
+    rows = csv.DictReader(lines)
+    return [row for row in rows if row["iteration"].isdecimal() and None not in row.values()]
 
 
 def _line(values: Sequence[object]) -> str:

@@ -51,13 +51,12 @@ def heartbeat_is_fresh(status: Status) -> bool:
 
 
 def read_status(path: Path) -> Status | None:
-    """Return the status of a run, or None if it has none yet."""
+    """Return the status of a run, or None if it has none that can be read."""
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+        return Status(**{key: values[key] for key in Status.__dataclass_fields__ if key in values})
+    except (OSError, ValueError, TypeError):
         return None
-    known = Status.__dataclass_fields__
-    return Status(**{key: value for key, value in values.items() if key in known})
 
 
 class StatusFile:

@@ -9,13 +9,14 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from muster.errors import ExperimentError, Problem
+from muster.errors import ExperimentError, MusterError, Problem, SimulatorError
 
 if TYPE_CHECKING:
     import gymnasium
@@ -94,6 +95,27 @@ class Simulator:
         if self.max_episode_steps:
             env = gymnasium.wrappers.TimeLimit(env, self.max_episode_steps)
         return env
+
+
+def build_explained(simulator: Simulator, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """Build a simulator; what its own code raises becomes an error for the user, with its traceback.
+
+    Raises:
+        SimulatorError: if it cannot be built.
+    """
+    with simulator_errors(f"{simulator.id}: the simulator could not be built"):
+        return simulator.build(render_mode)
+
+
+@contextmanager
+def simulator_errors(what: str) -> Iterator[None]:
+    """Turn whatever the simulator's own code raises into a `SimulatorError` with its traceback."""
+    try:
+        yield
+    except MusterError:
+        raise
+    except Exception as error:
+        raise SimulatorError(f"{what}: {type(error).__name__}: {error}\n\n{traceback.format_exc()}") from None
 
 
 def find_simulator(identifier: str, paths: Sequence[str] = ()) -> None:

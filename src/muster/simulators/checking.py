@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import cloudpickle
 import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from muster.errors import MusterError
 from muster.simulators.building import Simulator
+from muster.simulators.copying import agree, copy_problem
 from muster.simulators.encoding import (
     ObservationEncoder,
     UnsupportedSpaceError,
@@ -26,7 +26,6 @@ from muster.simulators.encoding import (
 
 EPISODES = 3
 SECONDS = 3.0
-COMPARED_STEPS = 50
 
 
 class Verdict(StrEnum):
@@ -181,7 +180,7 @@ def _check_repeats(simulator: Simulator) -> list[Finding]:
     try:
         first.reset(seed=1)
         second.reset(seed=1)
-        same = _agree(first, second)
+        same = agree(first, second)
     finally:
         first.close()
         second.close()
@@ -199,29 +198,7 @@ def _check_repeats(simulator: Simulator) -> list[Finding]:
 
 def _check_pickles(env: gymnasium.Env[Any, Any]) -> list[Finding]:
     """Save the simulator in the middle of an episode: resuming is exact only if the copy goes on alike."""
-    hint = "resuming will begin new episodes; all else is exact"
-    try:
-        env.reset(seed=2)
-        copy = cloudpickle.loads(cloudpickle.dumps(env))
-    except Exception as error:
-        return [Finding(Verdict.WARNING, "pickles", f"no: {type(error).__name__}: {error}", hint)]
-    if _agree(env, copy):
-        return [Finding(Verdict.OK, "pickles", "yes, so that resuming is exact")]
-    return [Finding(Verdict.WARNING, "pickles", "a pickled copy goes on differently", hint)]
-
-
-def _agree(first: gymnasium.Env[Any, Any], second: gymnasium.Env[Any, Any]) -> bool:
-    first.action_space.seed(3)
-    for _ in range(COMPARED_STEPS):
-        action = first.action_space.sample()
-        one, other = (_outcome(env, action) for env in (first, second))
-        if not (np.array_equal(one[0], other[0]) and one[1:] == other[1:]):
-            return False
-        if one[2]:
-            break
-    return True
-
-
-def _outcome(env: gymnasium.Env[Any, Any], action: Any) -> tuple[Any, float, bool]:
-    observation, reward, terminated, truncated, _ = env.step(action)
-    return np.array(observation, copy=True), float(reward), bool(terminated or truncated)
+    if problem := copy_problem(env):
+        hint = "resuming will begin new episodes; all else is exact"
+        return [Finding(Verdict.WARNING, "pickles", problem, hint)]
+    return [Finding(Verdict.OK, "pickles", "yes, so that resuming is exact")]

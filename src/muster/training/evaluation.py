@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from muster.policies import Policy
-from muster.simulators.building import Simulator
+from muster.simulators.building import Simulator, build_explained, simulator_errors
 from muster.simulators.seeding import ProcessRandomness, Stream, generator, reset_seed
 
 Act = Callable[[Any], Any]
@@ -45,29 +45,48 @@ class Evaluation:
 
 
 def evaluate(
-    policy: Policy, simulator: Simulator, episodes: int, seed: int, *, deterministic: bool = True
+    policy: Policy,
+    simulator: Simulator,
+    episodes: int,
+    seed: int,
+    *,
+    deterministic: bool = True,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """Let a policy act for some episodes; leaves the process's random numbers as they were."""
+    """Let a policy act for some episodes; leaves the process's random numbers as they were.
+
+    Raises:
+        SimulatorError: if the simulator fails.
+    """
     rng = generator(seed, Stream.EVALUATION)
-    env = simulator.build()
-    try:
-        with ProcessRandomness(seed, Stream.EVALUATION).installed():
-            played = play(env, lambda o: policy.act(o, deterministic=deterministic, rng=rng), episodes, seed)
-            return Evaluation.of(list(played))
-    finally:
-        env.close()
+    with ProcessRandomness(seed, Stream.EVALUATION).installed():
+        env = build_explained(simulator)
+        try:
+
+            def act(observation: Any) -> Any:
+                return policy.act(observation, deterministic=deterministic, rng=rng)
+
+            return Evaluation.of(list(play(env, act, episodes, seed, on_step)))
+        finally:
+            env.close()
 
 
 def play(
     env: Any, act: Act, episodes: int, seed: int, on_step: Callable[[], None] = lambda: None
 ) -> Iterator[Episode]:
-    """Run episodes with a function that chooses the actions; yield each when it has ended."""
+    """Run episodes with a function that chooses the actions; yield each when it has ended.
+
+    Raises:
+        SimulatorError: if the simulator fails.
+    """
     for number in range(episodes):
-        observation, _ = env.reset(seed=reset_seed(seed, Stream.EVALUATION, number))
+        with simulator_errors(f"the simulator failed in episode {number + 1}"):
+            observation, _ = env.reset(seed=reset_seed(seed, Stream.EVALUATION, number))
         on_step()
         total, length, ended = 0.0, 0, False
         while not ended:
-            observation, reward, terminated, truncated, _ = env.step(act(observation))
+            with simulator_errors(f"the simulator failed in episode {number + 1}, step {length + 1}"):
+                observation, reward, terminated, truncated, _ = env.step(act(observation))
             on_step()
             total += float(reward)
             length += 1

@@ -12,7 +12,7 @@ from muster.errors import NonFiniteUpdateError, SimulatorError
 from muster.experiment.schema import Experiment
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.events import EventLog
-from muster.runs.files import append_json_line
+from muster.runs.files import append_json_line, cut_json_lines, explained
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import MetricsRecord
 from muster.runs.status import StatusFile
@@ -69,6 +69,8 @@ class Loop:
             SimulatorError, NonFiniteUpdateError: after saving the state from before.
         """
         record = MetricsRecord(self._folder, self._engine.metric_names, self.progress.iteration)
+        with explained(self._folder.evaluations):
+            cut_json_lines(self._folder.evaluations, lambda line: line["iteration"] <= self.progress.iteration)
         try:
             ending = self._ending(watch)
             while ending is None:
@@ -95,13 +97,13 @@ class Loop:
             assert interruption is not None
             return _stopped(interruption)
         seconds = time.monotonic() - started
-        watch.measured(iteration=seconds)
         self.progress.add(iteration, seconds)
         row = self.progress.row(iteration)
         record.append(row)
         self._listener.iterated(row, self.progress)
         self._report(iteration)
-        self._evaluate()
+        self._evaluate(watch)
+        watch.measured(iteration=time.monotonic() - started)
         if self._checkpoint_is_due():
             self._save(watch)
         return None
@@ -121,7 +123,7 @@ class Loop:
             self._events.add("worker lost", count=iteration.workers_lost, iteration=progress.iteration)
             self._listener.noticed(f"{iteration.workers_lost} worker lost and replaced; its episodes restarted")
         self._report_failures(iteration.failures)
-        if progress.simulator_failures > self._experiment.env.max_failures:
+        if iteration.failures and progress.simulator_failures > self._experiment.env.max_failures:
             last = iteration.failures[-1]
             raise SimulatorError(
                 f"the simulator failed {progress.simulator_failures} times, more than env.max_failures = "
@@ -133,20 +135,41 @@ class Loop:
             self._events.add_failure(asdict(failure))
             self._listener.failed(str(failure), failure.traceback)
 
-    def _evaluate(self) -> None:
-        """Evaluate if it is due, and update the score by which the best checkpoint is told."""
+    def _evaluate(self, watch: InterruptionWatch) -> None:
+        """Evaluate if it is due, and update the score by which the best checkpoint is told.
+
+        An evaluation in which the simulator fails, or for which there is no time, is left out.
+        """
         settings, iteration = self._experiment.evaluation, self.progress.iteration
         if not settings.every:
             self._score = self.progress.return_mean
-        elif iteration % settings.every == 0:
-            result = evaluate(self._engine.policy(), self._simulator, settings.episodes, self._experiment.seed)
-            self._score = result.return_mean
-            line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}
+            return
+        if iteration % settings.every:
+            return
+
+        def on_step() -> None:
+            if watch.must_abandon():
+                raise SamplingAbandonedError
+
+        policy, seed = self._engine.policy(), self._experiment.seed
+        try:
+            result = evaluate(policy, self._simulator, settings.episodes, seed, on_step=on_step)
+        except SamplingAbandonedError:
+            return
+        except SimulatorError as error:
+            self.progress.simulator_failures += 1
+            message, _, traceback = str(error).partition("\n\n")
+            self._events.add_failure({"error": message, "traceback": traceback, "iteration": iteration})
+            self._listener.failed(message, traceback)
+            return
+        self._score = result.return_mean
+        line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}
+        with explained(self._folder.evaluations):
             append_json_line(self._folder.evaluations, line)
-            self._listener.noticed(
-                f"evaluated at iteration {iteration}: return {result.return_mean:.4g} "
-                f"± {result.return_std:.2g} over {result.episodes} episodes"
-            )
+        self._listener.noticed(
+            f"evaluated at iteration {iteration}: return {result.return_mean:.4g} "
+            f"± {result.return_std:.2g} over {result.episodes} episodes"
+        )
 
     def _checkpoint_is_due(self) -> bool:
         settings = self._experiment.checkpoint

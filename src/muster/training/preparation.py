@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from muster.clusters.allocation.reading import usable_cpus
-from muster.errors import ExperimentError, MusterError, Problem, SimulatorError
+from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import Experiment
-from muster.simulators.building import Simulator
+from muster.simulators.building import Simulator, build_explained
+from muster.simulators.copying import copy_problem
 from muster.simulators.encoding import (
     Description,
     UnsupportedSpaceError,
@@ -27,6 +27,7 @@ from muster.training.stopping import with_default_stop
 if TYPE_CHECKING:
     import gymnasium
 
+LAUNCH_CPUS_VARIABLE = "MUSTER_LAUNCH_CPUS"
 SECONDS_TO_MEASURE = 0.2
 CHEAP_STEP_SECONDS = 200e-6
 
@@ -57,11 +58,14 @@ def prepare(loaded: LoadedExperiment, listener: Listener, *, groups_are_fixed: b
     experiment = loaded.experiment
     simulator = simulator_of(experiment)
     with ProcessRandomness(experiment.seed, Stream.EVALUATION).installed():
-        env = build(simulator)
+        env = build_explained(simulator)
         try:
             spaces = _spaces(env, experiment.env.id)
             wanted = experiment.resources.workers
             num_workers = _auto_workers(env, listener) if wanted == "auto" else wanted
+            if experiment.checkpoint.simulators and (problem := copy_problem(env)):
+                listener.noticed(f"resuming will begin new episodes: the simulator cannot be saved: {problem}")
+                loaded = loaded.replace("checkpoint.simulators", False, problem)
         finally:
             env.close()
     if experiment.resources.gpus:
@@ -75,23 +79,6 @@ def prepare(loaded: LoadedExperiment, listener: Listener, *, groups_are_fixed: b
         source = "simulator's registered threshold" if key == "return" else "default"
         loaded = loaded.replace(f"stop.{key}", value, source)
     return Preparation(loaded, simulator, spaces, num_workers)
-
-
-def build(simulator: Simulator) -> gymnasium.Env[Any, Any]:
-    """Build a simulator for the first time; what its constructor raises becomes the user's error.
-
-    Raises:
-        SimulatorError: with the simulator's own traceback.
-    """
-    try:
-        return simulator.build()
-    except MusterError:
-        raise
-    except Exception as error:
-        raise SimulatorError(
-            f"{simulator.id}: the simulator could not be built: {type(error).__name__}: {error}\n\n"
-            f"{traceback.format_exc()}"
-        ) from None
 
 
 def _spaces(env: gymnasium.Env[Any, Any], identifier: str) -> tuple[Description, Description]:
@@ -111,11 +98,15 @@ def _spaces(env: gymnasium.Env[Any, Any], identifier: str) -> tuple[Description,
 
 def _auto_workers(env: gymnasium.Env[Any, Any], listener: Listener) -> int:
     """Return 0 if the simulator is so fast that moving its data would cost more, else a worker per spare CPU."""
+    if launched := os.environ.get(LAUNCH_CPUS_VARIABLE):
+        workers = max(1, int(launched) - 1)
+        listener.noticed(f"workers = {workers} (auto: {launched} CPUs launched, one for the learner)")
+        return workers
     cpus = usable_cpus()
     if cpus == 1:
         return 0
     seconds = step_seconds(env, SECONDS_TO_MEASURE)
-    if seconds < CHEAP_STEP_SECONDS and "RAY_ADDRESS" not in os.environ:
+    if seconds < CHEAP_STEP_SECONDS:
         return 0
     listener.noticed(
         f"workers = {cpus - 1} (auto: {cpus} CPUs, one for the learner; {seconds * 1e3:.2g} ms a step)"

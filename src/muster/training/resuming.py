@@ -30,14 +30,14 @@ def merge_with_saved(folder: RunFolder, given: LoadedExperiment) -> LoadedExperi
         ExperimentError: naming each change that would make it another run.
     """
     saved = load_experiment(folder.experiment)
-    sources: dict[str, str] = json.loads(folder.sources.read_text(encoding="utf-8"))
+    sources = _read_sources(folder)
     merged = LoadedExperiment(saved.experiment, sources)
     table, saved_table = given.experiment.as_table(), saved.experiment.as_table()
     asked = [key for key, source in given.sources.items() if source != "default"]
     problems = []
     for key in asked:
         value, before = _get(table, key), _get(saved_table, key)
-        if value == before or sources.get(key) == RAISED_FOR_WORKERS:
+        if key == "name" or value == before or sources.get(key) == RAISED_FOR_WORKERS:
             continue
         if key.startswith(_CHANGEABLE):
             merged = merged.replace(key, value, given.sources[key])
@@ -52,6 +52,13 @@ def merge_with_saved(folder: RunFolder, given: LoadedExperiment) -> LoadedExperi
     if problems:
         raise ExperimentError(f"--resume {folder.name}", problems)
     return merged
+
+
+def _read_sources(folder: RunFolder) -> dict[str, str]:
+    try:
+        return dict(json.loads(folder.sources.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def _get(table: dict[str, Any], key: str) -> Any:

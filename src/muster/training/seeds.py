@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from muster.errors import MusterError
 from muster.experiment import LoadedExperiment
 from muster.runs.files import explained, write_json
 from muster.runs.finding import newest_name, unused_name
@@ -47,7 +48,12 @@ def train_seeds(loaded: LoadedExperiment, count: int, options: TrainOptions, lis
     results: list[TrainResult] = []
     for seed in range(experiment.seed, experiment.seed + count):
         one = loaded.replace("seed", seed, "--seeds").replace("name", f"seed-{seed}", "--seeds")
-        results.append(train(one, options=replace(options, runs_dir=folder), listener=listener))
+        try:
+            results.append(train(one, options=replace(options, runs_dir=folder), listener=listener))
+        except MusterError as error:
+            if error.result is not None:
+                error.result = _summarise(folder, [*results, error.result])
+            raise
         if results[-1].exit_code:
             break
     return _summarise(folder, results)

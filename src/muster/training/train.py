@@ -16,7 +16,7 @@ from typing import Any
 from muster.clusters.local import ray_for
 from muster.engines.builtin.engine import BuiltinEngine
 from muster.errors import InputError, MusterError
-from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment
+from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
 from muster.experiment.writing import experiment_toml
 from muster.runs.checkpoints import Checkpoints, verify
 from muster.runs.events import EventLog
@@ -66,7 +66,7 @@ def train(
 ) -> TrainResult:
     """Train an experiment: a file, a simulator's id, or an `Experiment`.
 
-    `overrides` maps dotted keys to values, such as `{"stop.steps": 100_000}`.
+    `overrides` maps dotted keys to values, such as `{"stop.steps": 100_000}`; not for a `LoadedExperiment`.
 
     Raises:
         MusterError: with an exit code, and a message for the user.
@@ -81,7 +81,9 @@ def train(
         preparation = prepare(loaded, listener, groups_are_fixed=resuming)
         weights_from = _find_weights(options)
         _make_folder(folder)
-        with RunLock(folder.lock):
+        with RunLock(folder.lock, listener.noticed):
+            if not resuming:
+                _require_unused(folder)
             _write_description(folder, preparation.loaded)
             run = _Run(folder, preparation, options, listener, watch)
             return run.execute(resuming, weights_from)
@@ -191,12 +193,12 @@ class _Run:
 def _load(
     experiment: Experiment | LoadedExperiment | str | Path, overrides: Mapping[str, Any]
 ) -> LoadedExperiment:
-    if isinstance(experiment, str | Path):
-        return load_experiment(experiment, [Override(key, value, "argument") for key, value in overrides.items()])
-    loaded = LoadedExperiment(experiment) if isinstance(experiment, Experiment) else experiment
-    for key, value in overrides.items():
-        loaded = loaded.replace(key, value, "argument")
-    return loaded
+    given = [Override(key, value, "argument") for key, value in overrides.items()]
+    if isinstance(experiment, LoadedExperiment):
+        return experiment
+    if isinstance(experiment, Experiment):
+        return load_object(experiment, given)
+    return load_experiment(experiment, given)
 
 
 def _choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
@@ -235,6 +237,15 @@ def _make_folder(folder: RunFolder) -> None:
             f"{folder.path}: the run's folder cannot be written: {error.strerror}\n"
             "    choose another place with --runs-dir or MUSTER_RUNS_DIR"
         ) from None
+
+
+def _require_unused(folder: RunFolder) -> None:
+    """Refuse to begin a run where another one has saved, or has begun since we looked."""
+    if folder.exists() or Checkpoints(folder.checkpoints).latest() is not None:
+        raise InputError(
+            f"{folder.path}: holds another run already\n"
+            "    --resume goes on with it; another --name starts a new one"
+        )
 
 
 def _write_description(folder: RunFolder, loaded: LoadedExperiment) -> None:

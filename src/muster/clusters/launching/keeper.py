@@ -6,6 +6,7 @@ closes (a normal end, a crash, kill -9), everything that was started here, and a
 Requests come as lines of JSON on the first descriptor given, answers go to the second:
 
     {"start": NAME, "command": [...], "environment": {...}, "log": PATH or null}   → {"started": NAME, "pid": ...}
+    (with a log it is a service: deaf to signals, its output in the log)
     {"signal": NUMBER, "name": NAME}                                             to the process group of NAME
     an exit of NAME                                                              → {"exited": NAME, "code": ...}
 """
@@ -24,8 +25,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-TERM_SECONDS = 2.0
+TERM_SECONDS = 0.5
 POLL_SECONDS = 0.05
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -76,6 +78,7 @@ class Keeper:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                preexec_fn=_block_signals if log else _take_signals,  # noqa: PLW1509
             )
         except OSError as error:
             self._answer({"exited": name, "code": 127, "error": f"{error.strerror}: {request['command'][0]}"})
@@ -94,6 +97,17 @@ class Keeper:
             os.write(self._answers, json.dumps(answer).encode() + b"\n")
         except BrokenPipeError:
             return
+
+
+def _block_signals() -> None:
+    """Let a service outlive the signals that a scheduler sends to all: the command may still need it to save."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _take_signals() -> None:
+    """Let the command have the signals that the keeper ignores."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def end_descendants() -> None:
@@ -147,7 +161,7 @@ def main() -> None:
     """Become the one to whom orphans fall, leave the launcher's process group, and serve."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     requests, answers = int(sys.argv[1]), int(sys.argv[2])
     for descriptor in (requests, answers):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from muster.clusters.launching.ports import PortBlock, take_ports
 from muster.clusters.launching.ray_node import ray_environment, start_command
 from muster.clusters.launching.readiness import ClusterView
 from muster.clusters.launching.timeline import Timeline
+from muster.clusters.temporary import temporary_folder
 from muster.errors import ClusterError, MusterError
 
 RAY, COMMAND = "ray", "command"
@@ -36,8 +35,6 @@ WATCH_SECONDS = 2.0
 POLL_SECONDS = 0.05
 REPEATED_SIGNAL_SECONDS = 1.0
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
-_PREFIX = "mu-"
-_LONGEST_SCRATCH = 30
 
 
 class Launch:
@@ -81,8 +78,8 @@ class Launch:
             finally:
                 self._timeline.add("ending", code=code)
                 self._meeting.put("done", code)
-                self._await_leaving()
                 keeper.end()
+                self._await_leaving()
                 self._timeline.add("ended")
                 self._timeline.join()
                 self._meeting.close()
@@ -106,7 +103,7 @@ class Launch:
         self._timeline.add("head started", address=head_address, cpus=own.share.cpus)
         view = ClusterView(head_address, local_token)
         self._await_hosts(keeper, view)
-        self._timeline.add("all in", hosts=view.num_alive(), cpus=view.num_cpus())
+        self._timeline.add("all in", hosts=len(view.alive_hosts()), cpus=view.num_cpus())
         return self._run_command(keeper, environment, head_address, view)
 
     def _await_hosts(self, keeper: KeeperProcess, view: ClusterView) -> None:
@@ -363,16 +360,12 @@ def _expected_ranks(allocation: Allocation, options: LaunchOptions) -> int:
 @contextmanager
 def _host_resources(allocation: Allocation, options: LaunchOptions) -> Iterator[tuple[Path, PortBlock]]:
     """Hold a temporary folder on this host's own disk, with a short path, and a block of ports."""
-    scratch = Path(allocation.scratch.value)
-    if len(str(scratch)) > _LONGEST_SCRATCH:
-        scratch = Path("/tmp")
     ports = take_ports(*options.port_range) if options.port_range else take_ports()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=scratch))
     try:
-        yield folder, ports
+        with temporary_folder(allocation.scratch.value) as folder:
+            yield folder, ports
     finally:
         ports.release()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_token(path: Path, token: str) -> Path:

@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 _ALIVE = 0
 _ANSWER_SECONDS = 5
+_POLL_SECONDS = 0.1
 
 
 class ClusterView:
-    """The head's own word on its hosts; empty until it answers."""
+    """The head's own word on its hosts; empty until it answers.
+
+    A thread asks, for a head that has died can keep a question waiting long after the launch should have ended.
+    """
 
     def __init__(self, address: str, token: Path) -> None:
         self._address = address
-        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
-        self._client: Any = None
         self._alive: list[Any] = []
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+        threading.Thread(target=self._ask, name="cluster view", daemon=True).start()
 
     def alive_hosts(self) -> set[str]:
-        """Return the names of the hosts whose Ray is alive; as of before if the head does not answer now."""
-        self._look()
+        """Return the names of the hosts whose Ray was alive when the head last answered."""
         return {node.node_manager_hostname for node in self._alive}
 
-    def num_alive(self) -> int:
-        """Return how many hosts were in at the last look."""
-        return len(self._alive)
-
     def num_cpus(self) -> int:
-        """Return the CPUs of all hosts at the last look."""
+        """Return the CPUs of these hosts."""
         return int(sum(node.resources_total.get("CPU", 0) for node in self._alive))
 
-    def _look(self) -> None:
+    def _ask(self) -> None:
         from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
-        try:
-            self._client = self._client or GcsClient(address=self._address)
-            nodes = self._client.get_all_node_info(timeout=_ANSWER_SECONDS)
-        except Exception:
-            return
-        self._alive = [node for node in nodes.values() if node.state == _ALIVE]
+        client: Any = None
+        while True:
+            try:
+                client = client or GcsClient(address=self._address)
+                nodes = client.get_all_node_info(timeout=_ANSWER_SECONDS)
+                self._alive = [node for node in nodes.values() if node.state == _ALIVE]
+            except Exception:
+                client = None
+            time.sleep(_POLL_SECONDS)

@@ -23,7 +23,7 @@ from muster.engines.builtin.workers import (
     GroupStart,
     LocalCollector,
     RayCollector,
-    UnpicklableSimulatorError,
+    UnsavedSimulatorsError,
 )
 from muster.errors import CheckpointError
 from muster.experiment.schema import Experiment, PPOSection
@@ -63,7 +63,6 @@ class _Learner:
     returns: Moments
     rng: np.random.Generator
     next_episodes: list[list[int]]
-    iterations: int = 0
 
 
 class BuiltinEngine:
@@ -103,7 +102,6 @@ class BuiltinEngine:
             self._load(checkpoint)
             states = _load_states(checkpoint)
         self.batch_size = self._settings.fragment_length * num_envs
-        self.episodes_restarted = checkpoint is not None and not states
         starts = [
             GroupStart(g, self._learner.next_episodes[g], states[g] if states else None)
             for g in range(resources.env_groups)
@@ -114,6 +112,8 @@ class BuiltinEngine:
         else:
             with threads(1):
                 self._collector = LocalCollector(self._settings, starts)
+
+        self.episodes_restarted = checkpoint is not None and (not states or self._collector.num_restarted > 0)
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -133,15 +133,14 @@ class BuiltinEngine:
         sampled_at = time.perf_counter()
         metrics: dict[str, float | None] = {}
         batch = Batch.join(sampled.fragments)
-        measuring = learner.iterations == 0 and (normalize.observations or normalize.rewards)
-        if len(batch) and not (measuring and not learner.returns.count):
+        only_measures = learner.returns.count == 0 and (normalize.observations or normalize.rewards)
+        if len(batch) and not only_measures:
             with threads(self._experiment.resources.learner_threads):
                 learner.parameters, learner.optimizer, metrics = self._update(batch, fraction_done)
         for fragment in sampled.fragments:
             learner.observations = learner.observations.merged(fragment.observation_moments)
             learner.returns = learner.returns.merged(fragment.return_moments)
         learner.next_episodes = [fragment.next_episodes for fragment in sampled.fragments]
-        learner.iterations += 1
         return Iteration(
             steps=sum(fragment.steps for fragment in sampled.fragments),
             episodes=[episode for fragment in sampled.fragments for episode in fragment.episodes],
@@ -203,7 +202,6 @@ class BuiltinEngine:
             "optimizer_steps": learner.optimizer.steps,
             "observations_count": learner.observations.count,
             "returns_count": learner.returns.count,
-            "iterations": learner.iterations,
             "rng": learner.rng.bit_generator.state,
             "next_episodes": learner.next_episodes,
         }
@@ -212,8 +210,8 @@ class BuiltinEngine:
             return "their state was not to be saved"
         try:
             states = self._collector.states()
-        except UnpicklableSimulatorError as error:
-            return f"the simulator does not pickle ({error})"
+        except UnsavedSimulatorsError as error:
+            return str(error)
         np.savez(folder / SIMULATORS_FILE, *[np.frombuffer(state, np.uint8) for state in states])
         return None
 
@@ -257,7 +255,6 @@ class BuiltinEngine:
             return
         learner.optimizer = Adam(arrays["optimizer_mean"], arrays["optimizer_square"], state["optimizer_steps"])
         learner.rng.bit_generator.state = state["rng"]
-        learner.iterations = state["iterations"]
         learner.next_episodes = [[episode + 1 for episode in group] for group in state["next_episodes"]]
 
 

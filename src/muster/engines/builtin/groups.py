@@ -262,6 +262,8 @@ class EnvGroup:
         try:
             observation, _ = self._envs[i].reset(seed=self._seed(i))
             self._encoder.encode_into(self._current[i], observation)
+            if not np.isfinite(self._current[i]).all():
+                raise ValueError("observation is not finite")
         except Exception as error:
             self._fail(recording, t, i, error)
 

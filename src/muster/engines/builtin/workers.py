@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from muster.errors import MusterError, SimulatorError
 
 POLL_SECONDS = 0.2
 MAX_LOSSES_IN_A_ROW = 3
+CLOSE_SECONDS = 5.0
 
 
-class UnpicklableSimulatorError(Exception):
+class UnsavedSimulatorsError(Exception):
     """The simulators cannot be saved; the message says why."""
 
 
@@ -28,14 +28,20 @@ class GroupStart:
     first_episodes: list[int]
     state: bytes | None = None
 
-    def build(self, settings: GroupSettings) -> EnvGroup:
-        """Build the group and its simulators."""
+    def build(self, settings: GroupSettings) -> tuple[EnvGroup, bool]:
+        """Build the group and its simulators; also return whether new episodes begin in spite of a saved state.
+
+        They do if the state no longer unpickles, since the simulator's code has changed.
+        """
         group = EnvGroup(settings, self.index, self.first_episodes)
-        if self.state is None:
-            group.start()
-        else:
-            group.restore(self.state)
-        return group
+        if self.state is not None:
+            try:
+                group.restore(self.state)
+                return group, False
+            except Exception:
+                group = EnvGroup(settings, self.index, self.first_episodes)
+        group.start()
+        return group, self.state is not None
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,9 @@ class Sampled:
 class Collector(Protocol):
     """Samples a fragment from every group."""
 
+    num_restarted: int
+    """How many groups began new episodes in spite of a saved state."""
+
     def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
         """Return one fragment per group, in group order.
 
@@ -62,7 +71,7 @@ class Collector(Protocol):
         """Return the state of every group, in group order.
 
         Raises:
-            UnpicklableSimulatorError: with the reason.
+            UnsavedSimulatorsError: with the reason.
         """
 
     def close(self) -> None:
@@ -73,7 +82,9 @@ class LocalCollector:
     """All groups in this process, one after another: no Ray, and a traceback that leads to the simulator."""
 
     def __init__(self, settings: GroupSettings, starts: Sequence[GroupStart]) -> None:
-        self._groups = [start.build(settings) for start in starts]
+        built = [start.build(settings) for start in starts]
+        self._groups = [group for group, _ in built]
+        self.num_restarted = sum(restarted for _, restarted in built)
 
     def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
         return Sampled([group.sample(weights, interrupted) for group in self._groups])
@@ -98,13 +109,15 @@ class Worker:
         self._groups: dict[int, EnvGroup] = {}
 
     def build(self, starts: Sequence[GroupStart]) -> int | MusterError:
-        """Build groups; return this process's id."""
+        """Build groups; return how many began new episodes in spite of a saved state."""
+        num_restarted = 0
         try:
             for start in starts:
-                self._groups[start.index] = start.build(self._settings)
+                self._groups[start.index], restarted = start.build(self._settings)
+                num_restarted += restarted
         except MusterError as error:
             return error
-        return os.getpid()
+        return num_restarted
 
     def sample(self, index: int, weights: Weights) -> Fragment | MusterError:
         """Sample a fragment from one of the groups."""
@@ -113,12 +126,17 @@ class Worker:
         except MusterError as error:
             return error
 
-    def states(self) -> list[bytes] | UnpicklableSimulatorError:
+    def states(self) -> list[bytes] | UnsavedSimulatorsError:
         """Return the states of the groups here, in the order they were built."""
         try:
             return _states(list(self._groups.values()))
-        except UnpicklableSimulatorError as error:
+        except UnsavedSimulatorsError as error:
             return error
+
+    def close(self) -> None:
+        """Close the simulators."""
+        for group in self._groups.values():
+            group.close()
 
 
 class RayCollector:
@@ -132,20 +150,21 @@ class RayCollector:
 
         self._ray = ray
         self._settings = settings
-        self._actor_class = ray.remote(num_cpus=1, max_restarts=0)(Worker)
+        self._actor_class = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(Worker)
         self._dealt = [list(range(w, len(starts), num_workers)) for w in range(num_workers)]
         self._next_episodes = [start.first_episodes for start in starts]
         self._losses_in_a_row = 0
+        self._lost = (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError)
         self._workers = [self._actor_class.remote(settings) for _ in range(num_workers)]
         built = [
             worker.build.remote([starts[g] for g in groups])
             for worker, groups in zip(self._workers, self._dealt, strict=True)
         ]
-        self.pids = [0] * num_workers
+        self.num_restarted = 0
         for w, reference in enumerate(built):
             try:
-                self.pids[w] = self._result(reference)
-            except ray.exceptions.RayActorError as error:
+                self.num_restarted += self._result(reference)
+            except self._lost as error:
                 self._replace(w, error)
 
     def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
@@ -164,7 +183,7 @@ class RayCollector:
                 g = pending.pop(reference)
                 try:
                     fragments[g] = self._result(reference)
-                except self._ray.exceptions.RayActorError as error:
+                except self._lost as error:
                     lost += 1
                     w = g % len(self._workers)
                     pending = {r: other for r, other in pending.items() if other not in self._dealt[w]}
@@ -179,15 +198,20 @@ class RayCollector:
         return Sampled([fragments[g] for g in sorted(fragments)], idle, lost)
 
     def states(self) -> list[bytes]:
-        results = self._ray.get([worker.states.remote() for worker in self._workers])
+        try:
+            results = self._ray.get([worker.states.remote() for worker in self._workers])
+        except self._lost as error:
+            raise UnsavedSimulatorsError(f"a worker was lost ({type(error).__name__})") from None
         states: dict[int, bytes] = {}
         for groups, result in zip(self._dealt, results, strict=True):
-            if isinstance(result, UnpicklableSimulatorError):
+            if isinstance(result, UnsavedSimulatorsError):
                 raise result
             states |= dict(zip(groups, result, strict=True))
         return [states[g] for g in sorted(states)]
 
     def close(self) -> None:
+        closing = [worker.close.remote() for worker in self._workers]
+        self._ray.wait(closing, num_returns=len(closing), timeout=CLOSE_SECONDS)
         for worker in self._workers:
             self._ray.kill(worker)
 
@@ -205,10 +229,11 @@ class RayCollector:
         for g in self._dealt[w]:
             self._next_episodes[g] = [episode + 1 for episode in self._next_episodes[g]]
             starts.append(GroupStart(g, self._next_episodes[g]))
-        self._workers[w] = self._actor_class.remote(self._settings)
+        # Asks for no CPU: that of a lost host is gone, and waiting for it would last for ever.
+        self._workers[w] = self._actor_class.options(num_cpus=0).remote(self._settings)
         try:
-            self.pids[w] = self._result(self._workers[w].build.remote(starts))
-        except self._ray.exceptions.RayActorError as next_error:
+            self._result(self._workers[w].build.remote(starts))
+        except self._lost as next_error:
             self._replace(w, next_error)
 
     def _result(self, reference: Any) -> Any:
@@ -226,4 +251,4 @@ def _states(groups: Sequence[EnvGroup]) -> list[bytes]:
     try:
         return [group.state() for group in groups]
     except Exception as error:
-        raise UnpicklableSimulatorError(f"{type(error).__name__}: {error}") from None
+        raise UnsavedSimulatorsError(f"the simulator does not pickle ({type(error).__name__}: {error})") from None
