@@ -182,7 +182,7 @@ def test_the_launcher_killed_leaves_nothing(lab: Lab, open_mpi: Mpi, shared: Pat
         for running in host.processes():
             if "launch" in running.command and "mpirun" not in running.command[0]:
                 with suppress(ProcessLookupError):
-                    os.kill(running.host_pid, signal.SIGKILL)
+                    os.kill(running.pid, signal.SIGKILL)
     assert_nothing_is_left(lab.nodes)
     process.wait(timeout=20)
 

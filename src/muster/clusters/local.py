@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,8 @@ from muster.clusters.temporary import temporary_folder
 from muster.errors import ClusterError
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
+FREE_SECONDS = 15.0
+POLL_SECONDS = 0.1
 _OBJECT_STORE_BYTES = 512 * 1024**2
 _TOKEN_BYTES = 32
 
@@ -114,10 +117,15 @@ def _reread_authentication() -> None:
 
 
 def _require_cpus(num_workers: int, whose: str) -> None:
+    """Look that there is a free CPU for each worker; those of a run that has just ended become free in a moment."""
     import ray
 
     cpus = int(ray.cluster_resources().get("CPU", 0))
-    free = int(ray.available_resources().get("CPU", 0))
+    deadline = time.monotonic() + FREE_SECONDS
+    while (free := int(ray.available_resources().get("CPU", 0))) < num_workers <= cpus:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
     if num_workers > free:
         raise ClusterError(
             f"{num_workers} workers were asked for, but {whose} has {cpus} CPUs, {free} of them free\n"
