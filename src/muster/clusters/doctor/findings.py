@@ -1,0 +1,36 @@
+"""What the doctor finds: one check, its verdict, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster.simulators.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at on one host.
+
+    A message that is the same on many hosts becomes one row of the report: so one that is well has no figures
+    in it that differ from host to host.
+    """
+
+    check: str
+    verdict: Verdict
+    message: str
+    remedy: str = ""
+
+
+def well(check: str, message: str) -> Finding:
+    """Return that a check found nothing wrong."""
+    return Finding(check, Verdict.OK, message)
+
+
+def warning(check: str, message: str, remedy: str) -> Finding:
+    """Return something that training survives but that a person should know."""
+    return Finding(check, Verdict.WARNING, message, remedy)
+
+
+def problem(check: str, message: str, remedy: str) -> Finding:
+    """Return something that training will fail of."""
+    return Finding(check, Verdict.PROBLEM, message, remedy)
