@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -92,12 +93,20 @@ class Examination:
         if not self._examines:
             return
         patience = self._options.timeout + EXTRA_SECONDS
-        if wait_for(lambda: self._meeting.get("question"), patience) is None:
+        wait_for(lambda: self._is_asked() or not self._meeting.is_open() or None, patience)
+        cards = self._cards()
+        speaker = speakers(cards).get(self._host)
+        if not self._is_asked() or speaker is None or speaker.rank != self._rank:
             return
-        self._meeting.put(f"answer-{self._rank}", time.time())
-        findings = [*self._examine(self._cards()), ports]
-        self._meeting.put(f"report-{self._rank}", [asdict(finding) for finding in findings])
-        wait_for(lambda: None if self._meeting.is_open() else True, patience)
+        # Rank 0 removes the folder when it has all, or no more patience.
+        with suppress(FileNotFoundError):
+            self._meeting.put(f"answer-{self._rank}", time.time())
+            findings = [*self._examine(cards), ports]
+            self._meeting.put(f"report-{self._rank}", [asdict(finding) for finding in findings])
+        wait_for(lambda: not self._meeting.is_open() or None, patience)
+
+    def _is_asked(self) -> bool:
+        return self._meeting.get("question") is not None
 
     def _examine(self, cards: list[Card]) -> list[Finding]:
         shared = well(SHARED, f"{self._options.records}: writable" + (", seen by all" if len(cards) > 1 else ""))
