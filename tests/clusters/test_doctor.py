@@ -128,8 +128,7 @@ def test_a_temporary_folder_on_a_network_file_system(tmp_path: Path) -> None:
     mounts = f"/dev/sda1 / ext4 rw 0 0\nserver:/scratch {tmp_path} nfs4 rw 0 0\n"
     assert mount_type(tmp_path / "inside", mounts) == "nfs4"
     assert mount_type(Path("/elsewhere"), mounts) == "ext4"
-    long_enough = Sourced(str(tmp_path), "TMPDIR")
-    findings = check_temporary_folder(long_enough, mounts, fallback=tmp_path)
+    findings = check_temporary_folder(Sourced(str(tmp_path), "TMPDIR"), mounts, fallback=tmp_path)
     assert findings[-1].verdict is Verdict.PROBLEM
     assert "(nfs4)" in findings[-1].message
 
