@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from muster.clusters.doctor.cluster_checks import ClockReading, check_clock, che
 from muster.clusters.doctor.environment_checks import check_other_rays, check_processes, check_proxies
 from muster.clusters.doctor.findings import Finding, problem, well
 from muster.clusters.doctor.folder_checks import check_temporary_folder, mount_type
-from muster.clusters.doctor.ranks import Card
+from muster.clusters.doctor.ranks import Card, Doorplate
 from muster.clusters.doctor.report import make_report
 from muster.clusters.doctor.share_checks import check_cpus, check_memory
 from muster.clusters.launching.meeting import Meeting
@@ -43,7 +44,9 @@ class Outcome:
 
     def of(self, check: str, verdict: str) -> dict[str, Any]:
         """Return the one finding of a check with that verdict, which must be there."""
-        findings = [f for f in self.table["findings"] if (f["check"], f["verdict"]) == (check, verdict)]
+        findings: list[dict[str, Any]] = [
+            f for f in self.table["findings"] if (f["check"], f["verdict"]) == (check, verdict)
+        ]
         assert len(findings) == 1, [f for f in self.table["findings"] if f["check"] == check]
         assert verdict == "ok" or findings[0]["remedy"], "a remedy for everything that is wrong"
         return findings[0]
@@ -220,25 +223,25 @@ class PlantedRank:
     def __init__(self, folder: Path) -> None:
         self._meeting = Meeting(folder / "runs" / "examinations" / "planted")
 
-    def come(self, *, port: int, versions: dict[str, str]) -> None:
+    def come(self, *, versions: dict[str, str]) -> None:
         self._meeting.open()
-        card = Card(1, OTHER_HOST, True, "127.0.0.1", port, "secret", [0], versions)
-        self._meeting.put("card-1", card.__dict__)
+        self._meeting.put("card-1", asdict(Card(1, OTHER_HOST, True, [0], versions)))
 
-    def answer(self, *, clock_ahead: float) -> None:
+    def answer(self, *, port: int, clock_ahead: float) -> None:
         wait_until(lambda: self._meeting.get("question") is not None, "rank 0's question")
-        self._meeting.put("answer-1", time.time() + clock_ahead)
-        self._meeting.put("report-1", [well("LD_PRELOAD", "not set").__dict__])
+        plate = Doorplate(OTHER_HOST, "127.0.0.1", port, "secret")
+        self._meeting.put("answer-1", {"time": time.time() + clock_ahead, "plate": asdict(plate)})
+        self._meeting.put("report-1", [asdict(well("LD_PRELOAD", "not set"))])
 
 
 def test_a_host_that_is_cut_off_with_another_version_and_another_time(tmp_path: Path) -> None:
     with socket.create_server(("", 0)) as closed:
         port = closed.getsockname()[1]
     planted = PlantedRank(tmp_path)
-    planted.come(port=port, versions={"Python": "3.11.7", "Ray": "2.59.0", "muster": "0.1.0"})
+    planted.come(versions={"Python": "3.11.7", "Ray": "2.59.0", "muster": "0.1.0"})
     launch = {"MUSTER_LAUNCH_ID": "planted", "MUSTER_NUM_RANKS": "2", "MUSTER_RANK": "0"}
     with started(cwd=tmp_path, **launch) as process:
-        planted.answer(clock_ahead=3600)
+        planted.answer(port=port, clock_ahead=3600)
         stdout, _ = process.communicate(timeout=60)
     found = Outcome(process.returncode, stdout)
     assert found.table["hosts"] == [socket.gethostname(), OTHER_HOST]
@@ -264,7 +267,7 @@ def test_only_certain_clock_skew_counts(reading: ClockReading, verdict: Verdict)
 
 
 def test_missing_hosts_are_named_whatever_their_domain() -> None:
-    cards = [Card(0, "node1.site.example", True, None, None, "", [], {})]
+    cards = [Card(0, "node1.site.example", True, [], {})]
     missing = check_presence(["node1", "node2"], 2, cards, Path("runs"), seconds=5)
     assert list(missing) == ["node2"]
     assert list(check_presence([], 3, cards, Path("runs"), seconds=5)) == ["rank 1", "rank 2"]

@@ -48,7 +48,7 @@ def examine_by_hand(lab: Lab, folder: Path, *, hosts: list[str]) -> dict[str, An
 
 
 def test_all_is_well_under_srun(lab: Lab, slurm: Slurm, shared: Path) -> None:
-    command = ["srun", "--nodes=3", "--ntasks-per-node=1", "--chdir", shared, *DOCTOR, "CartPole-v1"]
+    command = ["srun", "--nodes=3", "--ntasks-per-node=1", f"--chdir={shared}", *DOCTOR, "CartPole-v1"]
     table = json.loads(lab.login.run(command, cwd=shared).stdout)
     assert sorted(table["hosts"]) == NODES
     assert table["problems"] == 0, table

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from muster.clusters.doctor.ranks import Card
+from muster.clusters.doctor.ranks import Doorplate
 
 KNOCK_SECONDS = 3.0
 _AT_ONCE = 64
@@ -49,21 +49,22 @@ class Door:
                 caller.sendall(self.token.encode())
 
 
-def knock(card: Card) -> str | None:
+def knock(plate: Doorplate) -> str | None:
     """Return why a host cannot be reached, or None if it answers."""
-    if card.address is None or card.port is None:
+    if plate.address is None:
         return "it has no address that another host can reach"
+    place = f"{plate.address}:{plate.port}"
     try:
-        with socket.create_connection((card.address, card.port), timeout=KNOCK_SECONDS) as connection:
+        with socket.create_connection((plate.address, plate.port), timeout=KNOCK_SECONDS) as connection:
             answer = connection.recv(2 * _TOKEN_BYTES, socket.MSG_WAITALL).decode(errors="replace")
     except OSError as error:
-        return f"{card.address}:{card.port}: {error.strerror or error}"
-    return None if answer == card.token else f"{card.address}:{card.port} is answered by another program or host"
+        return f"{place}: {error.strerror or error}"
+    return None if answer == plate.token else f"{place} is answered by another program or host"
 
 
-def knock_at_all(cards: Iterable[Card]) -> dict[str, str]:
+def knock_at_all(plates: Iterable[Doorplate]) -> dict[str, str]:
     """Return the hosts that cannot be reached, each with its reason."""
-    cards = list(cards)
+    plates = list(plates)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        reasons = pool.map(knock, cards)
-        return {card.host: reason for card, reason in zip(cards, reasons, strict=True) if reason is not None}
+        reasons = pool.map(knock, plates)
+        return {plate.host: reason for plate, reason in zip(plates, reasons, strict=True) if reason is not None}

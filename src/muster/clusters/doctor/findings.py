@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muster.errors import MusterError
 from muster.simulators.verdict import Verdict
 
 
@@ -34,3 +35,9 @@ def warning(check: str, message: str, remedy: str) -> Finding:
 def problem(check: str, message: str, remedy: str) -> Finding:
     """Return something that training will fail of."""
     return Finding(check, Verdict.PROBLEM, message, remedy)
+
+
+def explained_problem(check: str, error: MusterError) -> Finding:
+    """Return an error as a problem: its first line says what is wrong, the others what to do."""
+    message, _, remedy = str(error).partition("\n")
+    return problem(check, message, " ".join(remedy.split()))

@@ -9,7 +9,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from muster.clusters.allocation.model import Allocation
-from muster.clusters.doctor.cluster_checks import check_other_names, check_own_name, check_reachability
+from muster.clusters.doctor.cluster_checks import (
+    REACHABILITY,
+    check_other_names,
+    check_own_name,
+    check_reachability,
+)
 from muster.clusters.doctor.door import Door, knock_at_all
 from muster.clusters.doctor.environment_checks import (
     check_open_files,
@@ -19,12 +24,13 @@ from muster.clusters.doctor.environment_checks import (
     check_proxies,
     check_ray_address,
 )
-from muster.clusters.doctor.findings import Finding, problem, well
+from muster.clusters.doctor.findings import Finding, explained_problem, well
 from muster.clusters.doctor.folder_checks import check_shared_memory, check_temporary_folder, read_mounts
 from muster.clusters.doctor.options import DoctorOptions
-from muster.clusters.doctor.ranks import Card, speakers
+from muster.clusters.doctor.ranks import Card, Doorplate
 from muster.clusters.doctor.share_checks import check_cpus, check_doubts, check_memory
 from muster.clusters.doctor.simulator_check import check_simulator
+from muster.clusters.launching.addresses import own_address
 from muster.clusters.launching.ports import take_ports
 from muster.errors import ClusterError
 
@@ -32,33 +38,42 @@ PORTS = "ports"
 
 
 @contextmanager
-def opened_door(port_range: tuple[int, int] | None) -> Iterator[tuple[Door, Finding]]:
-    """Hold a block of ports as a launch would, and answer on its first one; on any other if there is no block."""
+def opened_door(allocation: Allocation, options: DoctorOptions) -> Iterator[tuple[Doorplate, list[Finding]]]:
+    """Answer the other hosts on a port that a launch could have; also return what was found on the way there."""
+    findings = []
     try:
-        block = take_ports(*port_range) if port_range else take_ports()
+        block = take_ports(*options.port_range) if options.port_range else take_ports()
+        findings.append(well(PORTS, "a block of free ports"))
     except ClusterError as error:
-        message, _, remedy = str(error).partition("\n")
-        block, finding = None, problem(PORTS, message, remedy.strip())
-    else:
-        finding = well(PORTS, "a block of free ports")
+        block = None
+        findings.append(explained_problem(PORTS, error))
+    host = socket.gethostname()
+    others = [known.name for known in allocation.hosts.value if known.name != host]
+    try:
+        address = own_address(others, options.interface)
+    except ClusterError as error:
+        address = None
+        if others or options.interface:
+            findings.append(explained_problem(REACHABILITY, error))
     door = Door(block.service(0) if block else 0)
     try:
-        yield door, finding
+        yield Doorplate(host, address, door.port, door.token), findings
     finally:
         door.close()
         if block:
             block.release()
 
 
-def examine_host(allocation: Allocation, options: DoctorOptions, cards: Iterable[Card]) -> list[Finding]:
-    """Run every check of this host; the cards are those of all ranks that came."""
-    cards = list(cards)
+def examine_host(
+    allocation: Allocation, options: DoctorOptions, cards: Iterable[Card], plates: Iterable[Doorplate]
+) -> list[Finding]:
+    """Run every check of this host, given the cards of all ranks that came and where their hosts answer."""
     own_name = socket.gethostname()
-    others = [card for host, card in speakers(cards).items() if host != own_name]
-    addresses = [card.address for card in others if card.address is not None]
+    others = [plate for plate in plates if plate.host != own_name]
+    addresses = [plate.address for plate in others if plate.address is not None]
     machine, granted = allocation.machine, allocation.granted
     masks = [frozenset(card.affinity) for card in cards if card.host == own_name and card.affinity]
-    num_cpus = min(len(mask) for mask in masks) if masks else machine.cpus
+    num_cpus = len(frozenset[int]().union(*masks)) or machine.cpus
     findings = [
         *check_doubts(allocation),
         check_cpus(machine, granted.cpus if granted else None, masks),
@@ -74,7 +89,7 @@ def examine_host(allocation: Allocation, options: DoctorOptions, cards: Iterable
         check_own_name(own_name),
     ]
     if others:
-        findings.append(check_other_names(card.host for card in others))
+        findings.append(check_other_names(plate.host for plate in others))
         findings.append(check_reachability(knock_at_all(others)))
     if options.target is not None:
         findings.append(check_simulator(options.target, options.timeout))

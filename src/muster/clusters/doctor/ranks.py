@@ -16,11 +16,18 @@ class Card:
     host: str
     examines: bool
     """Whether it examines its host; one rank a host does, where the launcher says which is its first."""
-    address: str | None
-    port: int | None
-    token: str
     affinity: list[int]
     versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Doorplate:
+    """Where a host answers the others, and by which word they know that it is this host."""
+
+    host: str
+    address: str | None
+    port: int
+    token: str
 
 
 def own_versions() -> dict[str, str]:
