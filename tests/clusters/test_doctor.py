@@ -19,6 +19,7 @@ import pytest
 
 from muster.clusters.allocation.model import Machine, Sourced
 from muster.clusters.doctor.cluster_checks import ClockReading, check_clock, check_presence
+from muster.clusters.doctor.door import Door, knock
 from muster.clusters.doctor.environment_checks import check_other_rays, check_processes, check_proxies
 from muster.clusters.doctor.findings import Finding, problem, well
 from muster.clusters.doctor.folder_checks import check_temporary_folder, mount_type
@@ -251,6 +252,21 @@ def test_a_host_that_is_cut_off_with_another_version_and_another_time(tmp_path: 
     assert clock["hosts"] == [OTHER_HOST]
     assert "ahead of" in clock["message"]
     assert found.of("LD_PRELOAD", "ok")["hosts"] == found.table["hosts"], "one row for both hosts"
+
+
+def test_a_network_that_is_not_there(tmp_path: Path) -> None:
+    found = examine("--interface", "nosuch0", cwd=tmp_path)
+    assert "no such interface" in found.of("reachability", "problem")["message"]
+
+
+def test_an_address_that_means_another_host() -> None:
+    door = Door()
+    try:
+        assert knock(Doorplate("here", "127.0.0.1", door.port, door.token)) is None
+        mistaken = Doorplate("there", "127.0.0.1", door.port, "the other host's token")
+        assert "answered by another program or host" in (knock(mistaken) or "")
+    finally:
+        door.close()
 
 
 @pytest.mark.parametrize(

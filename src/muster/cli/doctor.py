@@ -24,7 +24,7 @@ _STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.PROBLEM: "bol
 
 def doctor(
     target: Annotated[
-        str | None, typer.Argument(metavar="[FILE|ID]", help="Experiment whose simulator to build on every host.")
+        str | None, typer.Argument(metavar="FILE|ID", help="Experiment whose simulator to build on every host.")
     ] = None,
     timeout: Annotated[
         str, typer.Option(help="How long to wait for all hosts, and then for the simulator to be built.")

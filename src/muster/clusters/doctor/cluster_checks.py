@@ -87,34 +87,27 @@ def check_presence(
     return {name: problem(PRESENCE, message, remedy) for name in missing}
 
 
-def check_own_name(name: str) -> Finding:
-    """Look whether this host's own name leads to an address that others can use."""
-    address = _resolve(name)
-    if address is None:
-        return warning(
-            NAMES,
-            f"this host's own name, {name}, has no address",
-            "ask your site to put it into DNS or /etc/hosts; --interface tells muster which network to use",
+def check_names(own: str, others: Iterable[str]) -> list[Finding]:
+    """Look whether the hosts' names lead to addresses, and this host's own to one that others can use."""
+    findings = []
+    address = _resolve(own)
+    if address is None or _is_loopback(address):
+        means = "has no address" if address is None else f"means the loopback address {address}"
+        findings.append(
+            warning(
+                NAMES,
+                f"this host's own name, {own}, {means}: other hosts cannot use it",
+                "harmless on a machine alone; for several hosts ask your site to mend DNS or /etc/hosts, or name "
+                "the network with --interface, such as --interface ib0",
+            )
         )
-    if _is_loopback(address):
-        return warning(
-            NAMES,
-            f"this host's own name, {name}, means the loopback address {address}, which no other host can reach",
-            "harmless on a machine alone; for several hosts ask your site to take it out of that line of "
-            "/etc/hosts, or name the network with --interface, such as --interface ib0",
-        )
-    return well(NAMES, "this host's own name has an address")
-
-
-def check_other_names(names: Iterable[str]) -> Finding:
-    """Look whether every other host's name has an address."""
-    addresses = {name: _resolve(name) for name in names}
-    wrong = [f"{name} has no address" for name, address in addresses.items() if address is None]
-    wrong += [f"{name} means this very host" for name, address in addresses.items() if _is_loopback(address)]
+    addresses = {name: _resolve(name) for name in others}
+    wrong = [f"{name} has no address" for name, found in addresses.items() if found is None]
+    wrong += [f"{name} means this very host" for name, found in addresses.items() if _is_loopback(found)]
     if wrong:
         remedy = "muster's Ray uses addresses, not names; if your simulator uses names, put them into /etc/hosts"
-        return warning(NAMES, "; ".join(wrong), remedy)
-    return well(NAMES, "all other hosts' names have addresses")
+        findings.append(warning(NAMES, "; ".join(wrong), remedy))
+    return findings or [well(NAMES, "every host's name has an address")]
 
 
 def check_reachability(unreachable: Mapping[str, str]) -> Finding:

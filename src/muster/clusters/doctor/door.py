@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from muster.clusters.doctor.ranks import Doorplate
 
@@ -41,22 +42,19 @@ class Door:
 
     def _answer(self) -> None:
         while not self._closed.is_set():
-            try:
+            # Nobody came for a moment, or whoever came has left already.
+            with suppress(OSError):
                 caller, _ = self._socket.accept()
-            except OSError:
-                continue
-            with caller:
-                caller.sendall(self.token.encode())
+                with caller:
+                    caller.sendall(self.token.encode())
 
 
 def knock(plate: Doorplate) -> str | None:
-    """Return why a host cannot be reached, or None if it answers."""
-    if plate.address is None:
-        return "it has no address that another host can reach"
+    """Return why a host that has an address cannot be reached, or None if it answers."""
     place = f"{plate.address}:{plate.port}"
     try:
         with socket.create_connection((plate.address, plate.port), timeout=KNOCK_SECONDS) as connection:
-            answer = connection.recv(2 * _TOKEN_BYTES, socket.MSG_WAITALL).decode(errors="replace")
+            answer = connection.makefile("rb").read(2 * _TOKEN_BYTES).decode(errors="replace")
     except OSError as error:
         return f"{place}: {error.strerror or error}"
     return None if answer == plate.token else f"{place} is answered by another program or host"

@@ -43,8 +43,8 @@ def check_proxies(environ: Mapping[str, str], hosts: Sequence[str]) -> Finding:
         return well("proxies", f"{', '.join(proxies)} set, and no_proxy has all hosts")
     return warning(
         "proxies",
-        f"{', '.join(proxies)} set, but no_proxy does not have {', '.join(sent)}: "
-        "connections between the hosts may go to the proxy",
+        f"{', '.join(proxies)} set, but no_proxy lacks {len(sent)} of localhost and the hosts' addresses: "
+        "what the hosts tell each other may go to the proxy",
         f"export no_proxy={','.join(filter(None, [bypass, *sent]))}  (muster launch does so by itself)",
     )
 

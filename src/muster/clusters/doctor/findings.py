@@ -37,7 +37,7 @@ def problem(check: str, message: str, remedy: str) -> Finding:
     return Finding(check, Verdict.PROBLEM, message, remedy)
 
 
-def explained_problem(check: str, error: MusterError) -> Finding:
-    """Return an error as a problem: its first line says what is wrong, the others what to do."""
+def explained_problem(check: str, error: MusterError, otherwise: str = "") -> Finding:
+    """Return an error as a problem: its first line says what is wrong, the others, if any, what to do."""
     message, _, remedy = str(error).partition("\n")
-    return problem(check, message, " ".join(remedy.split()))
+    return problem(check, message, " ".join(remedy.split()) or otherwise)

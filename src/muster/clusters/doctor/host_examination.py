@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from muster.clusters.allocation.model import Allocation
 from muster.clusters.doctor.cluster_checks import (
     REACHABILITY,
-    check_other_names,
-    check_own_name,
+    check_names,
     check_reachability,
 )
 from muster.clusters.doctor.door import Door, knock_at_all
@@ -54,7 +53,7 @@ def opened_door(allocation: Allocation, options: DoctorOptions) -> Iterator[tupl
     except ClusterError as error:
         address = None
         if others or options.interface:
-            findings.append(explained_problem(REACHABILITY, error))
+            findings.append(explained_problem(REACHABILITY, error, "name one that it has, or none"))
     door = Door(block.service(0) if block else 0)
     try:
         yield Doorplate(host, address, door.port, door.token), findings
@@ -69,8 +68,9 @@ def examine_host(
 ) -> list[Finding]:
     """Run every check of this host, given the cards of all ranks that came and where their hosts answer."""
     own_name = socket.gethostname()
+    plates = list(plates)
     others = [plate for plate in plates if plate.host != own_name]
-    addresses = [plate.address for plate in others if plate.address is not None]
+    addresses = [plate.address for plate in plates if plate.address is not None]
     machine, granted = allocation.machine, allocation.granted
     masks = [frozenset(card.affinity) for card in cards if card.host == own_name and card.affinity]
     num_cpus = len(frozenset[int]().union(*masks)) or machine.cpus
@@ -83,14 +83,13 @@ def examine_host(
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         check_processes(resource.getrlimit(resource.RLIMIT_NPROC)[0], num_cpus),
         check_preload(os.environ),
-        check_proxies(os.environ, ["localhost", own_name, *addresses]),
+        check_proxies(os.environ, ["localhost", *addresses]),
         check_ray_address(os.environ),
         *check_other_rays(),
-        check_own_name(own_name),
+        *check_names(own_name, [plate.host for plate in others]),
     ]
-    if others:
-        findings.append(check_other_names(plate.host for plate in others))
-        findings.append(check_reachability(knock_at_all(others)))
+    if addressed := [plate for plate in others if plate.address is not None]:
+        findings.append(check_reachability(knock_at_all(addressed)))
     if options.target is not None:
         findings.append(check_simulator(options.target, options.timeout))
     return findings
