@@ -28,7 +28,7 @@ from muster.clusters.doctor.report import make_report
 from muster.clusters.doctor.share_checks import check_cpus, check_memory
 from muster.clusters.launching.meeting import Meeting
 from muster.simulators.verdict import Verdict
-from tests.commands import environment, wait_until
+from tests.commands import environment, muster, wait_until
 
 DOCTOR = [sys.executable, "-m", "muster", "doctor", "--json"]
 OTHER_HOST = "elsewhere"
@@ -88,6 +88,16 @@ def test_a_good_host_has_no_problem_and_no_files_are_left(tmp_path: Path) -> Non
     for check in ("shared folder", "CPUs", "memory", "ports", "simulator", "versions", "LD_PRELOAD", "proxies"):
         found.of(check, "ok")
     assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
+
+
+def test_the_table_for_a_person(tmp_path: Path) -> None:
+    done = muster("doctor", "nosuch.toml", cwd=tmp_path, COLUMNS="200")
+    assert done.returncode == 1
+    assert "problem" in done.stdout
+    assert "nosuch.toml: no such file" in done.stdout
+    assert "→ put the file and all that it imports where every host sees them" in done.stdout
+    assert "1 host: 1 problem" in done.stdout.splitlines()[-1]
+    assert done.stderr == ""
 
 
 def test_a_preloaded_library(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from .cluster import Lab
+from .layout import REPOSITORY
 from .mpi import Mpi
 from .slurm import Slurm
 
@@ -72,8 +73,8 @@ def test_a_simulator_that_lies_on_one_host_only(lab: Lab, slurm: Slurm, shared: 
 
 
 def test_all_is_well_under_mpirun(lab: Lab, mpi: Mpi, shared: Path) -> None:
-    command = ["sh", "-c", f"cd {shared} && PYTHONPATH={':'.join(filter(None, sys.path))} exec {' '.join(DOCTOR)}"]
-    table = json.loads(mpi.run(lab.nodes, 2, command).stdout)
+    script = f"cd {shared} && PYTHONPATH={REPOSITORY / 'src'} exec {' '.join(DOCTOR)}"
+    table = json.loads(mpi.run(lab.nodes, 2, ["sh", "-c", script]).stdout)
     assert sorted(table["hosts"]) == NODES
     assert table["problems"] == 0, table
 
