@@ -20,7 +20,7 @@ RATIO = ROOT / "examples" / "ratio" / "ratio.toml"
 def environment(**extra: str) -> dict[str, str]:
     """Return the environment of a user who can import the tests' toys and has no settings of muster's."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MUSTER_", "RAY_")) and k != "COLUMNS"}
-    return {**kept, "PYTHONPATH": str(ROOT), **extra}
+    return {**kept, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **extra}
 
 
 def muster(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.CompletedProcess[str]:

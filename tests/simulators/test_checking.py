@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster.simulators.building import Simulator
-from muster.simulators.checking import Verdict, check_simulator
+from muster.simulators.checking import check_simulator
+from muster.simulators.verdict import Verdict
 from tests import toys
 
 

@@ -24,7 +24,8 @@ def check(
     """Check an experiment file and its simulator, and say all that is wrong at once."""
     loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])
 
-    from muster.simulators.checking import Verdict, check_simulator
+    from muster.simulators.checking import check_simulator
+    from muster.simulators.verdict import Verdict
     from muster.training.preparation import simulator_of
 
     findings = check_simulator(simulator_of(loaded.experiment))

@@ -10,6 +10,7 @@ import typer
 import muster
 from muster.cli.allocation import allocation
 from muster.cli.check import check
+from muster.cli.doctor import doctor
 from muster.cli.evaluate import evaluate
 from muster.cli.init import init
 from muster.cli.launch import launch
@@ -31,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (train, init, check, runs, show, evaluate, play, schema, allocation, launch):
+for command in (train, init, check, runs, show, evaluate, play, schema, allocation, doctor, launch):
     app.command()(command)
 
 

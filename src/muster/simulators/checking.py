@@ -7,7 +7,6 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import gymnasium
@@ -23,17 +22,10 @@ from muster.simulators.encoding import (
     describe_actions,
     describe_observations,
 )
+from muster.simulators.verdict import Verdict
 
 EPISODES = 3
 SECONDS = 3.0
-
-
-class Verdict(StrEnum):
-    """How a finding is to be taken."""
-
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
 
 
 @dataclass(frozen=True)
