@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help demo test test-all check format bench docs clean
+.PHONY: help demo test test-all check format bench docs lab lab-packages clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -27,10 +27,15 @@ demo: $(VENV)/.base  ## install, train CartPole until it is solved, and say what
 	@echo "  muster init Pendulum-v1                a commented experiment file of your own"
 	@echo "  muster train examples/ratio/ratio.toml a simulator that is not Gymnasium's"
 
-test: $(VENV)/.dev  ## install, then run the tests
+# The lab's hosts, Slurm, sshd and MPI need root and Debian's packages; without them its tests are skipped.
+lab-packages:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then tests/lab/install.sh $(LAB_PACKAGES); fi
+
+test: $(VENV)/.dev lab-packages  ## install, then run the tests
 	$(BIN)/python -m pytest
 
-test-all: $(VENV)/.dev  ## also the tests that take long
+test-all: LAB_PACKAGES = gridengine
+test-all: $(VENV)/.dev lab-packages  ## also the tests that take long
 	$(BIN)/python -m pytest -m ''
 
 check: $(VENV)/.dev  ## lint and check types
@@ -45,6 +50,11 @@ format: $(VENV)/.dev  ## format the code
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/pip install --quiet --constraint constraints.txt 'ray[rllib]'
 	@touch $@
+
+lab: $(VENV)/.dev lab-packages  ## make a small cluster on this machine and open a shell on its login host
+	$(BIN)/python -m tests.lab up 3
+	-$(BIN)/python -m tests.lab shell login
+	$(BIN)/python -m tests.lab down
 
 bench: $(VENV)/.bench  ## measure; ONLY=name for one benchmark
 	$(BIN)/python -m benchmarks $(ONLY)

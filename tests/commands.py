@@ -31,11 +31,19 @@ def muster(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.Comple
     )
 
 
-def start_muster(*arguments: str | Path, cwd: Path, **extra: str) -> subprocess.Popen[str]:
+def start_muster(
+    *arguments: str | Path, cwd: Path, new_session: bool = False, **extra: str
+) -> subprocess.Popen[str]:
     """Start a command and go on."""
-    command = [str(MUSTER), *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=cwd, env=environment(**extra), stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(
+        [str(MUSTER), *map(str, arguments)],
+        cwd=cwd,
+        env=environment(**extra),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=new_session,
+    )
 
 
 def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

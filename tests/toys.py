@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import EzPickle
 
 
 class Guess(gymnasium.Env[Any, Any]):
@@ -150,4 +152,33 @@ class Slow(Guess):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         time.sleep(0.1)
+        return super().step(action)
+
+
+class Forgetful(Guess, EzPickle):
+    """Pickles its constructor's arguments and none of its state."""
+
+    def __init__(self) -> None:
+        Guess.__init__(self)
+        EzPickle.__init__(self)
+
+
+class NanAtReset(Drifting):
+    """Its first observation is not finite."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = super().reset(seed=seed)
+        return observation * np.nan, info
+
+
+class FailsWhenEvaluated(Guess):
+    """Fails in the first process-wide instance that is built after the file is there."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.fails = Path(file).exists()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.fails:
+            raise RuntimeError("the valve stuck")
         return super().step(action)

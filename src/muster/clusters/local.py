@@ -117,7 +117,7 @@ def _reread_authentication() -> None:
 
 
 def _require_cpus(num_workers: int, whose: str) -> None:
-    """Look that there is a free CPU for each worker; those of a run that has just ended become free in a moment."""
+    """Look that there is a free CPU for each worker; those of a run that just ended take a moment."""
     import ray
 
     cpus = int(ray.cluster_resources().get("CPU", 0))
