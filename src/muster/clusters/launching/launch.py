@@ -7,9 +7,10 @@ import platform
 import secrets
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ class Launch:
     def _lead(self) -> int:
         """Be the head's rank: bring Ray up, run the command, end everything, whatever happens on the way."""
         code = 1
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         with _host_resources(self._allocation, self._options) as (folder, ports):
             keeper = KeeperProcess([folder])
             try:
@@ -84,6 +86,15 @@ class Launch:
                 self._timeline.join()
                 self._meeting.close()
         return code
+
+    def _beat(self) -> None:
+        """Show the other hosts that this one lives, as long as they are here to see it."""
+        beat = 0
+        while self._meeting.is_open():
+            with suppress(OSError):
+                self._meeting.put("heartbeat", beat)
+            beat += 1
+            time.sleep(HEARTBEAT_SECONDS)
 
     def _bring_up_and_run(self, keeper: KeeperProcess, folder: Path, ports: PortBlock) -> int:
         options = self._options
@@ -170,14 +181,13 @@ class Launch:
         command = [part.replace("{ray_address}", head_address) for part in self._options.command]
         self._timeline.add("command started", command=" ".join(command))
         keeper.start(COMMAND, command, environment)
-        alive, looked, beat = view.alive_hosts(), time.monotonic(), 0
+        alive, looked = view.alive_hosts(), time.monotonic()
         while (ended := keeper.exit_of(COMMAND)) is None:
             for number in self._take_signals():
                 self._timeline.add("signal forwarded", name=number.name)
                 keeper.signal(COMMAND, number)
             if time.monotonic() - looked > WATCH_SECONDS:
-                looked, beat = time.monotonic(), beat + 1
-                self._meeting.put("heartbeat", beat)
+                looked = time.monotonic()
                 alive = self._tell_losses(alive, view.alive_hosts())
                 if (ray := keeper.exit_of(RAY)) is not None:
                     raise ClusterError(f"Ray's head ended with code {ray['code']}\n{_last_lines(self._log())}")
@@ -210,9 +220,11 @@ class Launch:
             code = self._host_ray(head["address"])
         else:
             code = self._await_done(lambda: None)
+        if code is None:
+            return ClusterError.exit_code
         self._meeting_left()
         wait_for(lambda: True if not self._meeting.is_open() else None, LEAVE_SECONDS)
-        return 4 if code is None else int(code)
+        return int(code)
 
     def _host_ray(self, head_address: str) -> int | None:
         with _host_resources(self._allocation, self._options) as (folder, ports):
@@ -263,8 +275,7 @@ class Launch:
             now = self._meeting.get("heartbeat")
             if now != beat:
                 beat, changed = now, time.monotonic()
-            lost = beat is not None and time.monotonic() - changed > HEAD_LOST_SECONDS
-            if lost or not self._meeting.is_open():
+            if time.monotonic() - changed > HEAD_LOST_SECONDS or not self._meeting.is_open():
                 self._timeline.add("head lost")
                 return None
             time.sleep(POLL_SECONDS)
