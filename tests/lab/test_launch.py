@@ -34,6 +34,7 @@ found = {
     "cpus": {n["NodeManagerHostname"]: n["Resources"].get("CPU") for n in nodes},
     "address": os.environ["RAY_ADDRESS"],
     "argument": sys.argv[2],
+    "affinity": len(os.sched_getaffinity(0)),
     "mpi": [name for name in os.environ if name.startswith(("OMPI_", "PMI_", "PMIX_"))],
 }
 with open(sys.argv[1], "a") as file:
@@ -91,6 +92,18 @@ def test_mpi_over_three_hosts_with_two_ranks_each(lab: Lab, mpi: Mpi, shared: Pa
     assert not found["address"].startswith("127.")
     assert found["mpi"] == []
     assert_nothing_is_left(lab.nodes)
+
+
+def test_several_ranks_on_one_host_share_one_ray_with_all_their_cpus(lab: Lab, mpi: Mpi, shared: Path) -> None:
+    host = lab.nodes[0]
+    command = mpi.command([host], 2, [*launch(shared), *tell(shared)])
+    done = host.run(command, env=mpi.env, check=False, limit_s=90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = told(shared)
+    assert found["hosts"] == ["node1"]
+    assert found["cpus"] == {"node1": float(os.cpu_count() or 1)}
+    assert found["affinity"] == os.cpu_count()
+    assert_nothing_is_left([host])
 
 
 def test_slurm_from_a_job_script(lab: Lab, slurm: Slurm, shared: Path) -> None:

@@ -34,7 +34,7 @@ def launch(
     Started by srun, mpirun or another launcher, the same command on every rank; or alone.
     """
     from muster.clusters.allocation.reading import read_allocation
-    from muster.clusters.launching.launch import Launch
+    from muster.clusters.launching.launch import launch as run_launch
     from muster.clusters.launching.options import LaunchOptions
     from muster.clusters.launching.starting import identify, start_ranks
 
@@ -57,4 +57,4 @@ def launch(
         dashboard=dashboard,
     )
     launch_id = identify(allocation) if allocation.in_step else f"alone-{secrets.token_hex(4)}"
-    raise typer.Exit(Launch(allocation, options, launch_id).run())
+    raise typer.Exit(run_launch(allocation, options, launch_id))
