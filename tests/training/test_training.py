@@ -86,6 +86,15 @@ def test_learns_what_can_be_learned(name: str, goal: float, algorithm: str, tmp_
         np.testing.assert_allclose(policy.act(np.array([0.5, -0.5], np.float32)), [1.0, 2.5], atol=0.8)
 
 
+def test_the_status_names_scheduler_and_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small("tests.toys:Guess", tmp_path, name="laptop")
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n1")
+    small("tests.toys:Guess", tmp_path, name="cluster")
+    found = [json.loads((tmp_path / name / "status.json").read_text()) for name in ("laptop", "cluster")]
+    assert [(status["scheduler"], status["job_id"]) for status in found] == [(None, None), ("slurm", "4711")]
+
+
 def test_saving_changes_nothing(tmp_path: Path) -> None:
     frequent = small("tests.toys:Guess", tmp_path, name="often", checkpoint__every=1, stop__iterations=6)
     rare = small("tests.toys:Guess", tmp_path, name="rarely", checkpoint__every=6, stop__iterations=6)

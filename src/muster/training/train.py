@@ -13,9 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.local import ray_for
 from muster.engines.builtin.engine import BuiltinEngine
-from muster.errors import InputError, MusterError
+from muster.errors import AllocationError, InputError, MusterError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
 from muster.experiment.writing import experiment_toml
 from muster.runs.checkpoints import Checkpoints, verify
@@ -115,7 +116,7 @@ class _Run:
             verify(checkpoint)
             self._progress = Progress.load(checkpoint)
         status = StatusFile(self._folder.status, self._folder.name)
-        status.update(**progress_status(self._progress))
+        status.update(**progress_status(self._progress), **_job())
         try:
             with self._engine(checkpoint, weights_from) as engine:
                 ending = self._loop(engine, status, checkpoint)
@@ -188,6 +189,18 @@ class _Run:
             checkpoint=str(latest) if latest else None,
             exit_code=ending.exit_code,
         )
+
+
+def _job() -> dict[str, str | None]:
+    """Return the scheduler and job that this process is in, for the status; nothing on a laptop."""
+    try:
+        allocation = read_allocation(may_ask=False)
+    except AllocationError:
+        return {}
+    return {
+        "scheduler": allocation.scheduler.value if allocation.job_id else None,
+        "job_id": allocation.job_id.value if allocation.job_id else None,
+    }
 
 
 def _load(
