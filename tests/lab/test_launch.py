@@ -16,6 +16,7 @@ import pytest
 
 from tests.commands import policy_bytes, timeless_metrics
 from tests.lab.cluster import Lab
+from tests.lab.gridengine import GridEngine
 from tests.lab.host import Host
 from tests.lab.mpi import OPEN_MPI, Mpi
 from tests.lab.slurm import Slurm
@@ -317,3 +318,15 @@ def test_a_short_cut_does_not_lose_a_host(lab: Lab, slurm: Slurm, shared: Path) 
     lab.nodes[2].mend()
     assert [process.wait(timeout=100) for process in processes] == [0, 0, 0]
     assert not [event for event in timeline(shared) if event["event"] == "host lost"]
+
+
+@pytest.mark.long
+def test_grid_engine_starts_the_ranks_through_open_mpi(lab: Lab, gridengine: GridEngine, shared: Path) -> None:
+    command = " ".join([*launch(shared), *tell(shared)])
+    script = f"#!/bin/sh\nmpirun.openmpi --allow-run-as-root --map-by ppr:1:node {command}\n"
+    job = gridengine.submit(script, "-pe", "hosts", "12", "-j", "y", "-o", str(shared / "out"))
+    gridengine.wait_for_end(job, limit_s=120)
+    output = (shared / "out").read_text()
+    assert (shared / "told").exists(), output
+    assert told(shared)["hosts"] == ["node1", "node2", "node3"]
+    assert_nothing_is_left(lab.nodes)

@@ -16,7 +16,8 @@ def read(situation: Situation) -> Grant | None:
         return None
     total = number(environ, "NSLOTS")
     is_parallel = "PE_HOSTFILE" in environ
-    slots = read_host_file(situation, "PE_HOSTFILE", sum_slots, total)
+    # In a rank that Grid Engine started, NSLOTS counts its own host's slots alone.
+    slots = read_host_file(situation, "PE_HOSTFILE", sum_slots, total if situation.ranks is None else None)
     if slots:
         hosts = hosts_with_slots(slots)
     elif is_parallel:
