@@ -187,6 +187,7 @@ def test_a_launch_on_this_machine_alone(tmp_path: Path) -> None:
         (["--timeout", "soon"], "expected a duration"),
         (["--port-range", "5-4"], "expected LOW-HIGH"),
         (["--interface", "nosuch0"], "no such interface or subnet"),
+        (["--head", "nowhere", "--timeout", "1s"], "is there a rank on nowhere"),
     ],
 )
 def test_bad_flags_are_explained(flags: list[str], message: str, tmp_path: Path) -> None:

@@ -37,6 +37,12 @@ class Member:
         head = self._await_head()
         if head is None:
             code = self._rank.meeting.get("done")
+            if code is None:
+                raise ClusterError(
+                    f"no head was seen within {self._rank.options.timeout:g} s\n"
+                    f"    is there a rank on {self._rank.options.head or 'the first host'}, "
+                    f"and does it share {self._rank.records}?"
+                )
         elif head["host"] != self._rank.host and self._rank.leads_here():
             code = self._host_ray(head["address"])
         else:
