@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from muster.clusters.launching.addresses import interface_addresses, own_address
+from muster.clusters.launching.folder_board import FolderBoard
 from muster.clusters.launching.keeping import KeeperProcess
 from muster.clusters.launching.meeting import Meeting, RankCard
 from muster.clusters.launching.options import LaunchOptions
@@ -108,15 +109,15 @@ def test_ray_is_started_with_every_limit_and_without_the_launcher_s_variables(tm
 
 
 def test_a_meeting_is_for_us_alone_and_its_files_are_whole(tmp_path: Path) -> None:
-    meeting = Meeting(tmp_path / "launch" / "meeting")
-    meeting.open()
-    assert oct(meeting.path.stat().st_mode)[-3:] == "700"
+    board = FolderBoard(tmp_path / "launch" / "meeting").open()
+    meeting = Meeting(board)
+    assert oct(board.path.stat().st_mode)[-3:] == "700"
     meeting.join(card(1, "b"))
     meeting.join(card(0, "a"))
     assert {rank: found.host for rank, found in meeting.cards().items()} == {0: "a", 1: "b"}
     meeting.put("left-1", True)
     assert meeting.names("left-") == {"1"}
-    (meeting.path / "half.json").write_text("{")
+    (board.path / "half.json").write_text("{")
     assert meeting.get("half") is None
     meeting.close()
     assert not meeting.is_open()

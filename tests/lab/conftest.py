@@ -70,6 +70,13 @@ def gridengine(lab: Lab, lab_services: Services) -> GridEngine:
     return lab_services.gridengine()
 
 
+@pytest.fixture
+def open_mpi(sshd: Sshd) -> Mpi:
+    """Open MPI alone, where a test is about something else."""
+    _skip_without([mpi_kinds.OPEN_MPI.program])
+    return mpi_kinds.OPEN_MPI
+
+
 @pytest.fixture(params=mpi_kinds.KINDS, ids=lambda kind: kind.name)
 def mpi(request: pytest.FixtureRequest, sshd: Sshd) -> Mpi:
     """Each kind of MPI in turn, able to start ranks on all hosts of `lab`."""

@@ -18,9 +18,8 @@ from tests.commands import policy_bytes, timeless_metrics
 from tests.lab.cluster import Lab
 from tests.lab.gridengine import GridEngine
 from tests.lab.host import Host
-from tests.lab.mpi import OPEN_MPI, Mpi
+from tests.lab.mpi import Mpi
 from tests.lab.slurm import Slurm
-from tests.lab.sshd import Sshd
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
@@ -42,12 +41,6 @@ with open(sys.argv[1], "a") as file:
     file.write(json.dumps(found) + "\\n")
 sys.exit(int(sys.argv[3]))
 """
-
-
-@pytest.fixture
-def open_mpi(sshd: Sshd) -> Mpi:
-    """Open MPI alone, where a test is about something else."""
-    return OPEN_MPI
 
 
 def tell(shared: Path, code: int = 0) -> list[str]:
@@ -249,9 +242,9 @@ def test_the_token_is_in_no_command_line_and_nobody_gets_in_without_it(
 ) -> None:
     process = start_sleeping(lab.nodes[0], shared, hosts=lab.nodes, mpi=open_mpi)
     [meeting] = (shared / "runs" / "launches").glob("*/meeting")
-    token = (meeting / "token").read_text()
+    token = json.loads((meeting / "token.json").read_text())
     assert oct(meeting.stat().st_mode)[-3:] == "700"
-    assert oct((meeting / "token").stat().st_mode)[-3:] == "600"
+    assert oct((meeting / "token.json").stat().st_mode)[-3:] == "600"
     for host in lab.nodes:
         assert not [p.command for p in host.processes() if token in " ".join(p.command)]
     address = json.loads((meeting / "head.json").read_text())["address"]

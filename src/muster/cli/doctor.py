@@ -13,6 +13,7 @@ from rich.text import Text
 
 from muster.cli.options import AsJson, Interface, PortRange, RunsDir, parse_port_range, parse_timeout
 from muster.cli.screen import console, print_json
+from muster.errors import InputError
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.simulators.verdict import Verdict
 
@@ -42,7 +43,14 @@ def doctor(
     from muster.clusters.allocation.reading import read_allocation
     from muster.clusters.doctor.examination import Examination
     from muster.clusters.doctor.options import DoctorOptions
-    from muster.clusters.launching.starting import identify, start_ranks
+    from muster.clusters.launching.gathering import identify
+    from muster.clusters.launching.starting import start_ranks
+
+    if "MUSTER_LAUNCH_CPUS" in os.environ:
+        raise InputError(
+            "doctor: under `muster launch` it would run on the head alone\n"
+            "    start it as a launch is started, on every rank: srun muster doctor"
+        )
 
     options = DoctorOptions(
         records=Path(os.environ.get("MUSTER_RUN_DIR") or folder_of_runs(runs_dir)).resolve() / "examinations",

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from muster.cli.options import Interface, PortRange, RunsDir, parse_port_range, parse_timeout
+from muster.cli.options import (
+    Interface,
+    PortRange,
+    RunsDir,
+    parse_address,
+    parse_port_range,
+    parse_timeout,
+)
 from muster.runs.folder import runs_dir as folder_of_runs
 
 
@@ -22,11 +28,18 @@ def launch(
         int | None, typer.Option(min=1, help="Go on with so many hosts when the timeout is over.")
     ] = None,
     head: Annotated[str | None, typer.Option(help="The head's host; default: that of rank 0.")] = None,
+    head_address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where to meet if the hosts share no folder: on the head's host."),
+    ] = None,
     interface: Interface = None,
     port_range: PortRange = None,
-    timeout: Annotated[str, typer.Option(help="How long to wait for all hosts.")] = "5m",
+    timeout: Annotated[str | None, typer.Option(help="How long to wait for all hosts; default: 5m.")] = None,
     unset: Annotated[list[str] | None, typer.Option(help="Variable to take out, such as LD_PRELOAD.")] = None,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Start Ray's dashboard, on loopback.")] = False,
+    cluster: Annotated[
+        str | None, typer.Option(help="Take what is not given here from [clusters.NAME] in muster.toml.")
+    ] = None,
     runs_dir: RunsDir = None,
 ) -> None:
     """Bring up one Ray over all hosts of this allocation, run a command on its head, and end everything.
@@ -35,26 +48,31 @@ def launch(
     """
     from muster.clusters.allocation.reading import read_allocation
     from muster.clusters.launching.launch import launch as run_launch
-    from muster.clusters.launching.options import LaunchOptions
-    from muster.clusters.launching.starting import identify, start_ranks
+    from muster.clusters.launching.options import DEFAULT_TIMEOUT, LaunchOptions
+    from muster.clusters.launching.starting import start_ranks
+    from muster.clusters.named import NamedCluster, find_cluster
 
-    seconds = parse_timeout(timeout)
-    allocation = read_allocation()
-    if (code := start_ranks(allocation)) is not None:
-        raise typer.Exit(code)
+    site = find_cluster(cluster) if cluster else NamedCluster()
+    if site.hosts:
+        os.environ.setdefault("MUSTER_HOSTS", ",".join(site.hosts))
+    timeout = timeout or site.timeout
     options = LaunchOptions(
         command=command,
         records=Path(os.environ.get("MUSTER_RUN_DIR") or folder_of_runs(runs_dir)).resolve() / "launches",
-        cpus=cpus,
-        gpus=gpus,
+        cpus=cpus if cpus is not None else site.cpus,
+        gpus=gpus if gpus is not None else site.gpus,
         nodes=nodes,
         min_nodes=min_nodes,
         head=head,
-        interface=interface,
-        port_range=parse_port_range(port_range),
-        timeout=seconds,
-        unset=unset or (),
+        head_address=parse_address(head_address),
+        interface=interface or site.interface,
+        port_range=parse_port_range(port_range or site.port_range),
+        timeout=parse_timeout(timeout) if timeout else DEFAULT_TIMEOUT,
+        unset=(*(unset or ()), *site.unset),
+        setup=site.setup,
         dashboard=dashboard,
     )
-    launch_id = identify(allocation) if allocation.in_step else f"alone-{secrets.token_hex(4)}"
-    raise typer.Exit(run_launch(allocation, options, launch_id))
+    allocation = read_allocation()
+    if (code := start_ranks(allocation)) is not None:
+        raise typer.Exit(code)
+    raise typer.Exit(run_launch(allocation, options))

@@ -38,3 +38,13 @@ def parse_port_range(text: str | None) -> tuple[int, int] | None:
     if not (low.isdigit() and high.isdigit() and 1024 <= int(low) < int(high) <= 65535):
         raise InputError(f"--port-range {text}: expected LOW-HIGH between 1024 and 65535, such as 20000-24000")
     return int(low), int(high)
+
+
+def parse_address(text: str | None) -> tuple[str, int] | None:
+    """Return the host and port that `--head-address` says."""
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 1024 <= int(port) <= 65535:
+        raise InputError(f"--head-address {text}: expected HOST:PORT with a free port, such as node1:20100")
+    return host, int(port)

@@ -30,11 +30,12 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_text(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace a file as a whole; if durable, so that it outlives a crash of the machine."""
+def write_text(path: Path, text: str, *, durable: bool = True, private: bool = False) -> None:
+    """Replace a file as a whole; if durable, so that it outlives a crash; if private, for our eyes alone."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             if durable:
                 file.flush()

@@ -23,7 +23,8 @@ from muster.clusters.doctor.host_examination import examine_host, opened_door
 from muster.clusters.doctor.options import DoctorOptions
 from muster.clusters.doctor.ranks import Card, Doorplate, own_versions, speakers
 from muster.clusters.doctor.report import Report, make_report
-from muster.clusters.launching.meeting import Meeting, wait_for
+from muster.clusters.launching.folder_board import FolderBoard
+from muster.clusters.launching.meeting import wait_for
 from muster.errors import ClusterError
 from muster.simulators.verdict import Verdict
 
@@ -54,7 +55,7 @@ class Examination:
             affinity=sorted(allocation.machine.affinity or ()),
             versions=own_versions(),
         )
-        self._meeting = Meeting(options.records / name)
+        self._meeting = FolderBoard(options.records / name)
 
     def run(self) -> Report | None:
         """Do this rank's part; return what was found on all hosts if this is rank 0, else None."""
@@ -69,6 +70,8 @@ class Examination:
             return self._lead()
         finally:
             self._meeting.close()
+            with suppress(OSError):
+                self._options.records.rmdir()
 
     def _come(self) -> None:
         self._meeting.open()

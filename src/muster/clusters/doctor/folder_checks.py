@@ -8,6 +8,7 @@ from pathlib import Path
 
 from muster.clusters.allocation.model import Sourced
 from muster.clusters.doctor.findings import Finding, problem, warning, well
+from muster.clusters.mounts import NETWORK_TYPES, mount_type
 
 TEMPORARY, SHARED_MEMORY = "temporary folder", "/dev/shm"
 LONGEST_SOCKET_PATH = 107
@@ -15,11 +16,6 @@ SOCKET_BELOW = "/mu-12345678/session_2000-01-01_00-00-00_123456_1234567/sockets/
 """What comes after the temporary folder in the longest of Ray's socket paths."""
 FALLBACK = Path("/tmp")
 """Where a launch puts its folder if the scheduler's own is too deep."""
-NETWORK_TYPES = {
-    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "gfs2"),
-    *("lustre", "gpfs", "beegfs", "panfs", "pvfs2", "orangefs", "wekafs"),
-    *("fuse.beegfs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs"),
-}
 MIB, GIB = 1024**2, 1024**3
 LEAST_SPACE, GOOD_SPACE = 100 * MIB, 2 * GIB
 GOOD_SHARED_MEMORY = GIB
@@ -41,25 +37,6 @@ def check_temporary_folder(folder: Sourced[str], mounts: str, fallback: Path = F
         )
         path = fallback
     return findings + (_check_kind(path, mounts) or [well(TEMPORARY, "on this host, writable, with space enough")])
-
-
-def mount_type(path: Path, mounts: str) -> str | None:
-    """Return the file system's type of a path, by the lines of /proc/mounts; None if they do not tell."""
-    best: tuple[int, str] | None = None
-    for line in mounts.splitlines():
-        _, point, kind, *_ = line.split(" ")
-        point = point.replace("\\040", " ")
-        if path.is_relative_to(point) and (best is None or len(point) >= best[0]):
-            best = len(point), kind
-    return best[1] if best else None
-
-
-def read_mounts() -> str:
-    """Return the lines of /proc/mounts; none where there is no such file."""
-    try:
-        return Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def check_shared_memory(folder: Path = Path(SHARED_MEMORY)) -> Finding:

@@ -24,13 +24,14 @@ from muster.clusters.doctor.environment_checks import (
     check_ray_address,
 )
 from muster.clusters.doctor.findings import Finding, explained_problem, well
-from muster.clusters.doctor.folder_checks import check_shared_memory, check_temporary_folder, read_mounts
+from muster.clusters.doctor.folder_checks import check_shared_memory, check_temporary_folder
 from muster.clusters.doctor.options import DoctorOptions
 from muster.clusters.doctor.ranks import Card, Doorplate
 from muster.clusters.doctor.share_checks import check_cpus, check_doubts, check_memory
 from muster.clusters.doctor.simulator_check import check_simulator
 from muster.clusters.launching.addresses import own_address
 from muster.clusters.launching.ports import take_ports
+from muster.clusters.mounts import read_mounts
 from muster.errors import ClusterError
 
 PORTS = "ports"

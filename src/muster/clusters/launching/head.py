@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from muster.clusters.launching.addresses import own_address
+from muster.clusters.launching.causes import last_lines, why_absent
 from muster.clusters.launching.keeping import KeeperProcess
 from muster.clusters.launching.meeting import RankCard, wait_for
+from muster.clusters.launching.orders import Orders
 from muster.clusters.launching.plan import HostPlan, hosts_of, version_mismatch
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import (
@@ -28,6 +28,7 @@ from muster.clusters.launching.rank import (
 )
 from muster.clusters.launching.ray_node import ray_environment, start_command
 from muster.clusters.launching.readiness import ClusterView
+from muster.clusters.launching.setup import environment_after
 from muster.errors import ClusterError, MusterError
 
 COMMAND = "command"
@@ -36,11 +37,11 @@ WATCH_SECONDS = 2.0
 
 
 class Head:
-    """Leads a launch; `take_signals` gives the signals that have come since it was last asked."""
+    """Leads a launch."""
 
-    def __init__(self, rank: Rank, take_signals: Callable[[], list[signal.Signals]]) -> None:
+    def __init__(self, rank: Rank, orders: Orders) -> None:
         self._rank = rank
-        self._take_signals = take_signals
+        self._orders = orders
         self._ended = threading.Event()
 
     def lead(self) -> int:
@@ -64,7 +65,7 @@ class Head:
                 keeper.end()
                 self._await_leaving()
                 self._rank.timeline.add("ended")
-                self._rank.timeline.join()
+                self._rank.timeline.join(self._events_of_those_who_left())
                 self._ended.set()
                 heartbeat.join()
                 self._rank.meeting.close()
@@ -81,11 +82,13 @@ class Head:
 
     def _bring_up_and_run(self, keeper: KeeperProcess, own: HostPlan, folder: Path, ports: PortBlock) -> int:
         options = self._rank.options
-        token = write_token(self._rank.meeting.path / "token", secrets.token_hex(32))
-        local_token = write_token(folder / "token", token.read_text())
+        token = secrets.token_hex(32)
+        self._rank.meeting.put("token", token)
+        local_token = write_token(folder / "token", token)
         hosts = [host.name for host in self._rank.allocation.hosts.value if host.name != self._rank.host]
         address = own_address(hosts, options.interface)
-        environment = ray_environment(os.environ, local_token, [*hosts, address], options.unset)
+        environ = environment_after(options.setup, os.environ)
+        environment = ray_environment(environ, local_token, [*hosts, address], options.unset)
         command = start_command(
             address=address, share=own.share, ports=ports, folder=folder, head=None, dashboard=options.dashboard
         )
@@ -95,6 +98,7 @@ class Head:
         self._rank.timeline.add("head started", address=head_address, cpus=own.share.cpus)
         view = ClusterView(head_address, local_token)
         self._await_hosts(keeper, view)
+        self._rank.meeting.put("ready", True)
         self._rank.timeline.add("all in", hosts=len(view.alive_hosts()), cpus=view.num_cpus())
         return self._run_command(keeper, environment, head_address, view)
 
@@ -112,7 +116,7 @@ class Head:
             if mismatch := version_mismatch(cards):
                 raise ClusterError(mismatch)
             self._require_ray(keeper)
-            failures = {name: meeting.get(f"failed-{name}") for name in meeting.names("failed-")}
+            failures = {**self._told("failed-"), **self._orders.failures}
             alive = view.alive_hosts()
             for host in sorted(alive - in_now):
                 timeline.add("host in", name=host)
@@ -129,7 +133,7 @@ class Head:
 
     def _require_ray(self, keeper: KeeperProcess) -> None:
         if (ended := keeper.exit_of(RAY)) is not None:
-            raise ClusterError(f"Ray's head ended with code {ended['code']}{_last_lines(self._rank.log())}")
+            raise ClusterError(f"Ray's head ended with code {ended['code']}{last_lines(self._rank.log())}")
 
     def _missing(self, alive: set[str]) -> list[str]:
         names = {host.name for host in self._rank.allocation.hosts.value} | set(
@@ -138,21 +142,30 @@ class Head:
         return sorted(names - alive)
 
     def _who_is_missing(self, cards: dict[int, RankCard], alive: set[str], failures: dict[str, Any]) -> str:
-        lines = [f"the cluster did not come up within {self._rank.options.timeout:g} s: {len(alive)} hosts are in"]
+        rank, troubles, came = self._rank, self._told("trouble-"), hosts_of(cards)
+        lines = [
+            f"the cluster did not come up: {len(alive)} hosts are in after at most {rank.options.timeout:g} s"
+        ]
         for host in self._missing(alive):
-            came = host in hosts_of(cards)
             if host in failures:
-                lines.append(f"    {host}: {failures[host]}")
-            elif not came:
-                lines.append(f"    {host}: never started; is there a rank of the launcher on it?")
-                lines.append(f"      if there is, it does not see the shared folder {self._rank.records}")
+                why = failures[host]
+            elif host not in came:
+                why = why_absent(host, rank.records if rank.folder_is_shared else None)
             else:
-                lines.append(f"    {host}: its Ray did not join{_last_lines(self._rank.log(host))}")
-        missing_ranks = sorted(set(range(self._rank.num_ranks)) - set(cards))
+                why = (
+                    f"its Ray did not join: {troubles.get(host) or 'its log ends so:'}{last_lines(rank.log(host))}"
+                )
+            lines.append(f"    {host}: {why}")
+        missing_ranks = sorted(set(range(rank.num_ranks)) - set(cards))
         if missing_ranks and not self._missing(alive):
             lines.append(f"    ranks that never came: {', '.join(map(str, missing_ranks))}")
         lines.append("    --timeout waits longer; --min-nodes goes on with fewer")
         return "\n".join(lines)
+
+    def _told(self, prefix: str) -> dict[str, Any]:
+        """Return what the other hosts have said of themselves."""
+        said = {host: self._rank.meeting.get(f"{prefix}{host}") for host in self._rank.meeting.names(prefix)}
+        return {host: words for host, words in said.items() if words is not None}
 
     def _run_command(
         self, keeper: KeeperProcess, environment: dict[str, str], head_address: str, view: ClusterView
@@ -170,16 +183,14 @@ class Head:
         keeper.start(COMMAND, command, environment)
         alive, looked = view.alive_hosts(), time.monotonic()
         while (ended := keeper.exit_of(COMMAND)) is None:
-            for number in self._take_signals():
+            for number in self._orders.take_signals():
                 self._rank.timeline.add("signal forwarded", name=number.name)
                 keeper.signal(COMMAND, number)
             if time.monotonic() - looked > WATCH_SECONDS:
                 looked = time.monotonic()
                 alive = self._tell_losses(alive, view.alive_hosts())
                 if (ray := keeper.exit_of(RAY)) is not None:
-                    raise ClusterError(
-                        f"Ray's head ended with code {ray['code']}\n{_last_lines(self._rank.log())}"
-                    )
+                    raise ClusterError(f"Ray's head ended with code {ray['code']}\n{last_lines(self._rank.log())}")
             time.sleep(POLL_SECONDS)
         if "error" in ended:
             raise ClusterError(f"the command could not be started: {ended['error']}")
@@ -199,10 +210,6 @@ class Head:
         others = {str(rank) for rank in self._rank.meeting.cards()} - {str(self._rank.number)}
         wait_for(lambda: self._rank.meeting.names("left-") >= others or None, LEAVE_SECONDS)
 
-
-def _last_lines(log: Path, count: int = 8) -> str:
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
-    except OSError:
-        return ""
-    return "".join(f"\n      {line}" for line in lines)
+    def _events_of_those_who_left(self) -> list[dict[str, Any]]:
+        left = [self._rank.meeting.get(f"left-{rank}") for rank in self._rank.meeting.names("left-")]
+        return [event for events in left for event in events or ()]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.clusters.launching import keeper
+from muster.clusters.launching.orders import come_on_standard_input
 
 END_SECONDS = 8.0
 
@@ -25,7 +26,9 @@ class KeeperProcess:
         os.set_blocking(self._answers, False)
         arguments = [str(their_requests), str(their_answers), *map(str, folders)]
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__, *arguments], pass_fds=(their_requests, their_answers)
+            [sys.executable, "-I", "-S", keeper.__file__, *arguments],
+            stdin=subprocess.DEVNULL if come_on_standard_input() else None,
+            pass_fds=(their_requests, their_answers),
         )
         os.close(their_requests)
         os.close(their_answers)

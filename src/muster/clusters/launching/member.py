@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from muster.clusters.launching.addresses import own_address
+from muster.clusters.launching.causes import last_lines, why_unreachable
 from muster.clusters.launching.keeping import KeeperProcess
 from muster.clusters.launching.meeting import wait_for
+from muster.clusters.launching.network_board import Address
 from muster.clusters.launching.rank import (
     LEAVE_SECONDS,
     POLL_SECONDS,
@@ -20,9 +24,14 @@ from muster.clusters.launching.rank import (
     write_token,
 )
 from muster.clusters.launching.ray_node import ray_environment, start_command
+from muster.clusters.launching.setup import environment_after
 from muster.errors import ClusterError, MusterError
 
 HEAD_LOST_SECONDS = 30.0
+KNOCK_AGAIN_SECONDS = 2.0
+DOUBT_SECONDS = 15.0
+"""How long a rank looks for the head before it says on its own screen what may be wrong."""
+_PERHAPS_APART = "\n    hosts that share no folder meet by --head-address or mpi4py"
 
 
 class Member:
@@ -41,7 +50,7 @@ class Member:
                 raise ClusterError(
                     f"no head was seen within {self._rank.options.timeout:g} s\n"
                     f"    is there a rank on {self._rank.options.head or 'the first host'}, "
-                    f"and does it share {self._rank.records}?"
+                    f"and does it share {self._rank.records}?{_PERHAPS_APART}"
                 )
         elif head["host"] != self._rank.host and self._rank.leads_here():
             code = self._host_ray(head["address"])
@@ -59,9 +68,11 @@ class Member:
             widen_affinity(own)
             keeper = KeeperProcess([folder])
             try:
-                token = write_token(folder / "token", (self._rank.meeting.path / "token").read_text())
-                address = own_address([head_address.rpartition(":")[0]], self._rank.options.interface)
-                environment = ray_environment(os.environ, token, [address], self._rank.options.unset)
+                token = write_token(folder / "token", self._rank.meeting.get("token") or "")
+                head = _split(head_address)
+                address = own_address([head[0]], self._rank.options.interface)
+                environ = environment_after(self._rank.options.setup, os.environ)
+                environment = ray_environment(environ, token, [address, head[0]], self._rank.options.unset)
                 command = start_command(
                     address=address,
                     share=own.share,
@@ -72,6 +83,7 @@ class Member:
                 )
                 keeper.start(RAY, command, environment, self._rank.log())
                 self._rank.timeline.add("ray started", cpus=own.share.cpus)
+                self._watch_the_way_to(head)
                 return self._await_done(lambda: keeper.exit_of(RAY))
             except MusterError as error:
                 self._rank.meeting.put(f"failed-{self._rank.host}", str(error))
@@ -79,6 +91,19 @@ class Member:
             finally:
                 keeper.end()
                 self._rank.timeline.add("ray ended")
+
+    def _watch_the_way_to(self, head: Address) -> None:
+        """Tell the head, as long as not all are in, what keeps this host's Ray from reaching it."""
+
+        def watch() -> None:
+            told = None
+            while self._rank.meeting.get("ready") is None and self._rank.meeting.get("done") is None:
+                if (trouble := why_unreachable(head)) != told:
+                    told = trouble
+                    self._rank.meeting.put(f"trouble-{self._rank.host}", trouble)
+                time.sleep(KNOCK_AGAIN_SECONDS)
+
+        threading.Thread(target=watch, name="way to the head", daemon=True).start()
 
     def _await_head(self) -> dict[str, Any] | None:
         """Wait for the head's address; None if the launch ended before, or nobody leads it."""
@@ -89,7 +114,16 @@ class Member:
             found: dict[str, Any] | None = self._rank.meeting.get("head")
             return found
 
-        return wait_for(look, self._rank.options.timeout) or None
+        timeout = self._rank.options.timeout
+        head = wait_for(look, min(DOUBT_SECONDS, timeout))
+        if head is None and timeout > DOUBT_SECONDS:
+            print(
+                f"launch: {self._rank.host} still sees no head in {self._rank.records}{_PERHAPS_APART}",
+                file=sys.stderr,
+                flush=True,
+            )
+            head = wait_for(look, timeout - DOUBT_SECONDS)
+        return head or None
 
     def _await_done(self, ray_exit: Callable[[], dict[str, Any] | None]) -> int | None:
         """Stay until the launch is done; None if the head's host is lost."""
@@ -98,7 +132,8 @@ class Member:
         while (code := self._rank.meeting.get("done")) is None:
             if (ended := ray_exit()) is not None and not told:
                 told = True
-                self._rank.meeting.put(f"failed-{self._rank.host}", f"its Ray ended with code {ended['code']}")
+                said = f"its Ray ended with code {ended['code']}{last_lines(self._rank.log())}"
+                self._rank.meeting.put(f"failed-{self._rank.host}", said)
             now = self._rank.meeting.get("heartbeat")
             if now != beat:
                 beat, changed = now, time.monotonic()
@@ -110,4 +145,9 @@ class Member:
 
     def _leave(self) -> None:
         if self._rank.meeting.is_open():
-            self._rank.meeting.put(f"left-{self._rank.number}", True)
+            self._rank.meeting.put(f"left-{self._rank.number}", self._rank.timeline.events)
+
+
+def _split(address: str) -> Address:
+    host, _, port = address.rpartition(":")
+    return host, int(port)

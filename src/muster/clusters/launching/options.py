@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_TIMEOUT = 300.0
+TOKEN_VARIABLE = "MUSTER_LAUNCH_TOKEN"
+"""The secret by which the ranks of a launch know each other where they share no folder."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,12 @@ class LaunchOptions:
     nodes: int | None = None
     min_nodes: int | None = None
     head: str | None = None
+    head_address: tuple[str, int] | None = None
+    """Where the ranks meet if they share no folder; the host is the head's."""
     interface: str | None = None
     port_range: tuple[int, int] | None = None
     timeout: float = DEFAULT_TIMEOUT
     unset: Sequence[str] = ()
+    setup: Sequence[str] = ()
+    """Shell lines that make the environment of Ray and the command on each host."""
     dashboard: bool = False

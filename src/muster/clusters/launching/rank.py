@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+from muster.clusters.allocation.machine import is_this_machine
 from muster.clusters.allocation.model import Allocation
+from muster.clusters.launching.gathering import gather
 from muster.clusters.launching.meeting import Meeting, RankCard, wait_for
 from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.plan import HostPlan, plan_host
@@ -27,26 +29,29 @@ LEAVE_SECONDS = 6.0
 class Rank:
     """What a rank knows of itself and its launch, whichever part it has in it."""
 
-    def __init__(self, allocation: Allocation, options: LaunchOptions, launch_id: str) -> None:
+    def __init__(self, allocation: Allocation, options: LaunchOptions) -> None:
+        """Find the other ranks.
+
+        Raises:
+            ClusterError: if they cannot meet.
+        """
         ranks = allocation.ranks
         self.allocation = allocation
         self.options = options
-        self.launch_id = launch_id
         self.number = ranks.rank.value if ranks else 0
         self.num_ranks = _expected_ranks(allocation, options)
         self.host = socket.gethostname()
-        self.is_head = self.number == 0 if options.head is None else self._leads_on(options.head)
-        self.records = options.records / launch_id
-        self.meeting = Meeting(self.records / "meeting")
+        self.is_head = self._is_head()
+        gathering = gather(allocation, options, self.is_head)
+        self.launch_id = gathering.launch_id
+        self.folder_is_shared = gathering.folder_is_shared
+        self.meeting = Meeting(gathering.board)
+        self.records = options.records / self.launch_id
+        self.records.mkdir(parents=True, exist_ok=True)
         self.timeline = Timeline(self.records, self.host, on_screen=self.is_head)
 
     def join(self) -> None:
-        """Come to the meeting.
-
-        Raises:
-            ClusterError: if the ranks cannot meet where they should.
-        """
-        self.meeting.open()
+        """Come to the meeting."""
         self.meeting.join(self._card())
         self.timeline.add("rank here", rank=self.number)
 
@@ -99,10 +104,16 @@ class Rank:
     def _local_cards(self) -> list[RankCard]:
         return [card for card in self.meeting.cards().values() if card.host == self.host]
 
-    def _leads_on(self, host: str) -> bool:
-        ranks = self.allocation.ranks
-        local_rank = ranks.local_rank.value if ranks and ranks.local_rank else 0
-        return local_rank == 0 and host in (self.host, self.host.partition(".")[0])
+    def _is_head(self) -> bool:
+        """Whether this rank leads: the first one, or the first on the host that is to be the head's."""
+        options, ranks = self.options, self.allocation.ranks
+        if options.head is None and options.head_address is None:
+            return self.number == 0
+        if ranks and ranks.local_rank and ranks.local_rank.value != 0:
+            return False
+        if options.head is not None:
+            return options.head in (self.host, self.host.partition(".")[0])
+        return options.head_address is not None and is_this_machine(options.head_address[0])
 
 
 def _expected_ranks(allocation: Allocation, options: LaunchOptions) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.clusters.launching.options import TOKEN_VARIABLE
+from muster.clusters.launching.orders import STANDARD_INPUT_VARIABLE
 from muster.clusters.launching.ports import PortBlock
 
 MIB = 1024**2
@@ -43,6 +45,7 @@ _LAUNCHER_PREFIXES = (
     "ALPS_",
 )
 _FOREIGN_RAY = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "RAY_TMPDIR")
+_OF_THE_RANK = (TOKEN_VARIABLE, STANDARD_INPUT_VARIABLE, "MUSTER_RANK", "MUSTER_NUM_RANKS")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def ray_environment(
     environ: Mapping[str, str], token: Path, hosts: Iterable[str], unset: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return the environment of Ray and the command: without the launcher's and a foreign Ray's variables."""
-    dropped = {*unset, *_FOREIGN_RAY}
+    dropped = {*unset, *_FOREIGN_RAY, *_OF_THE_RANK}
     kept = {
         name: value
         for name, value in environ.items()

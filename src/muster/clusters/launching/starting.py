@@ -1,4 +1,4 @@
-"""From an allocation to ranks: what names the launch, and who starts its ranks where nobody has."""
+"""From an allocation to ranks: who starts them where nobody has."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import secrets
 import subprocess
 import sys
 
+from muster.clusters.allocation.machine import is_this_machine
 from muster.clusters.allocation.model import Allocation
-from muster.clusters.allocation.pmi import ask_launch_name
+from muster.clusters.launching.remote_ranks import REMOTE_SHELLS, run_ranks
 from muster.errors import ClusterError
 
 # One rank a host, free to use all of the host's share, and no end of all when one host is lost.
@@ -21,33 +22,23 @@ STEP_COMMANDS = {
 }
 
 
-def identify(allocation: Allocation) -> str:
-    """Return what names this launch on all its ranks.
-
-    Raises:
-        ClusterError: if nothing does.
-    """
-    if allocation.launch_id is not None:
-        return allocation.launch_id.value
-    if (asked := ask_launch_name(os.environ)) is not None:
-        return f"pmi-{asked.value}"
-    raise ClusterError(
-        "nothing tells this launch from others, so its ranks cannot meet\n"
-        "    set MUSTER_LAUNCH_ID to the same new value on all ranks, for example: "
-        "MUSTER_LAUNCH_ID=$(date +%s) mpirun -x MUSTER_LAUNCH_ID ..."
-    )
-
-
 def start_ranks(allocation: Allocation) -> int | None:
     """Inside an allocation but outside a step, start this very command on every host; return its exit code.
 
     Returns None if this process is a rank already, or the only one there is.
     """
-    template = STEP_COMMANDS.get(allocation.scheduler.value)
-    if allocation.in_step or template is None:
+    scheduler, hosts = allocation.scheduler.value, allocation.hosts.value
+    if allocation.in_step:
         return None
-    launch_id = f"{allocation.scheduler.value}-{secrets.token_hex(4)}"
-    step = [part.format(nodes=len(allocation.hosts.value)) for part in template]
+    launch_id = f"{scheduler}-{secrets.token_hex(4)}"
+    if scheduler in REMOTE_SHELLS:
+        alone = len(hosts) == 1 and is_this_machine(hosts[0].name)
+        return None if alone else run_ranks(allocation, launch_id)
+    template = STEP_COMMANDS.get(scheduler)
+    return _run_step([part.format(nodes=len(hosts)) for part in template], launch_id) if template else None
+
+
+def _run_step(step: list[str], launch_id: str) -> int:
     environment = {**os.environ, "MUSTER_LAUNCH_ID": launch_id}
     try:
         done = subprocess.run([*step, sys.executable, "-m", "muster", *sys.argv[1:]], env=environment, check=False)

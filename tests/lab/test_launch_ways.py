@@ -1,0 +1,177 @@
+"""The ways into a launch: over ssh, from salloc, through Grid Engine's own shell, and without a shared folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.lab.cluster import Lab
+from tests.lab.gridengine import GridEngine
+from tests.lab.mpi import Mpi
+from tests.lab.slurm import Slurm
+from tests.lab.sshd import Sshd
+from tests.lab.test_launch import (
+    MUSTER,
+    assert_nothing_is_left,
+    launch,
+    leftovers,
+    tell,
+    timeline,
+    told,
+    wait_for_file,
+)
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+HOSTS = ["node1", "node2", "node3"]
+APART = "/tmp/apart"
+"""A folder that every host has, each its own."""
+
+
+def test_a_list_of_hosts_is_launched_over_ssh_from_outside(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    command = [*launch(shared), *tell(shared, code=6)]
+    done = lab.login.run(command, env={"MUSTER_HOSTS": ",".join(HOSTS)}, check=False, limit_s=90)
+    assert done.returncode == 6, done.stderr
+    assert told(shared)["hosts"] == HOSTS
+    assert_nothing_is_left([lab.login, *lab.nodes])
+
+
+def test_a_launch_over_ssh_ends_with_the_one_who_started_it(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    script = shared / "count.py"
+    script.write_text(
+        "import signal, sys, time\n"
+        "def note(number, frame):\n"
+        "    open(sys.argv[1] + '.signals', 'a').write(f'{number}\\n')\n    sys.exit(9)\n"
+        "signal.signal(signal.SIGTERM, note)\nopen(sys.argv[1], 'w').close()\ntime.sleep(300)\n"
+    )
+    env = {"MUSTER_HOSTS": ",".join(HOSTS)}
+    log = shared / "log"
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        running = shared / f"running-{number}"
+        command = [*launch(shared), sys.executable, str(script), str(running)]
+        process = lab.nodes[0].popen(command, env=env, stderr=log.open("w"))
+        wait_for_file(running, log)
+        starter = next(p for p in lab.nodes[0].processes() if MUSTER in p.command)
+        subprocess.run(["kill", f"-{int(number)}", str(starter.pid)], check=True)
+        code = process.wait(timeout=40)
+        assert code == (9 if number == signal.SIGTERM else -signal.SIGKILL)
+        assert_nothing_is_left(lab.nodes, seconds=15)
+        assert (shared / f"{running.name}.signals").read_text() == "15\n"
+
+
+def test_a_host_that_ssh_does_not_reach_is_named_at_once(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    env = {"MUSTER_HOSTS": "node1,no-such-host"}
+    done = lab.nodes[0].run([*launch(shared, "--timeout", "60s"), "true"], env=env, check=False, limit_s=40)
+    assert done.returncode == 4
+    assert "no-such-host: no rank could be started: ssh ended with code 255" in done.stderr, done.stderr
+    assert_nothing_is_left(lab.nodes)
+
+
+def test_a_named_cluster_has_hosts_setup_and_what_to_unset(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    (shared / "muster.toml").write_text(
+        '[clusters.three]\nhosts = ["node1", "node2", "node3"]\ncpus = 1\n'
+        'setup = ["export FROM_SETUP=yes"]\nunset = ["LD_PRELOAD"]\n'
+    )
+    script = "import os, json; print(json.dumps({n: os.environ.get(n) for n in ('FROM_SETUP', 'LD_PRELOAD')}))"
+    flags = ["--cluster", "three", "--runs-dir", str(shared / "runs")]
+    command = [MUSTER, "launch", *flags, "--", sys.executable, "-c", script]
+    done = lab.nodes[0].run(command, cwd=shared, env={"LD_PRELOAD": ""}, check=False, limit_s=90)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"FROM_SETUP": "yes", "LD_PRELOAD": None}
+    [all_in] = [event for event in timeline(shared) if event["event"] == "all in"]
+    assert (all_in["hosts"], all_in["cpus"]) == (3, 3)
+
+
+def test_from_salloc_the_ranks_are_started_by_slurm(lab: Lab, slurm: Slurm, shared: Path) -> None:
+    command = ["salloc", "--nodes=3", "--ntasks-per-node=1", *launch(shared), *tell(shared, code=7)]
+    done = lab.login.run(command, check=False, limit_s=90)
+    assert done.returncode == 7, done.stderr
+    assert told(shared)["hosts"] == HOSTS
+    assert_nothing_is_left([lab.login, *lab.nodes])
+
+
+def test_without_a_shared_folder_the_ranks_meet_at_an_address(lab: Lab, slurm: Slurm, shared: Path) -> None:
+    flags = ["--head-address", "node2:20100", "--timeout", "60s"]
+    line = " ".join(["srun", MUSTER, "launch", "--runs-dir", APART, *flags, "--", *tell(shared, code=3)])
+    script = f"#!/bin/sh\nexport MUSTER_LAUNCH_TOKEN=a-secret-of-ours\n{line}\n"
+    job = slurm.submit(script, "--nodes=3", "--ntasks-per-node=1", f"--output={shared}/out")
+    assert slurm.wait_for_state(job, "COMPLETED", "FAILED", limit_s=90) == "FAILED"
+    output = (shared / "out").read_text()
+    assert told(shared)["hosts"] == HOSTS, output
+    assert told(shared)["address"].startswith(str(lab.host("node2").address))
+    [joined] = lab.host("node2").path(APART).glob("launches/*/bring-up.jsonl")
+    events = [json.loads(event) for event in joined.read_text().splitlines()]
+    assert {event["host"] for event in events} == set(HOSTS)
+    assert_nothing_is_left(lab.nodes)
+
+
+def test_an_address_without_a_secret_or_with_another_is_refused(lab: Lab, shared: Path) -> None:
+    env = {"MUSTER_HOSTS": "node1,node2", "MUSTER_LAUNCH_ID": "secrets"}
+    command = [MUSTER, "launch", "--runs-dir", APART, "--head-address", "node1:20100", "--timeout", "20s", "--"]
+    done = lab.nodes[0].run([*command, "true"], env=env, check=False, limit_s=30)
+    assert done.returncode == 4
+    assert "set MUSTER_LAUNCH_TOKEN to the same new value on all ranks" in done.stderr
+    head = lab.nodes[0].popen([*command, "true"], env={**env, "MUSTER_LAUNCH_TOKEN": "one"})
+    other = lab.nodes[1].run(
+        [*command, "true"], env={**env, "MUSTER_LAUNCH_TOKEN": "two"}, check=False, limit_s=40
+    )
+    assert other.returncode == 4
+    assert "it has another secret" in other.stderr, other.stderr
+    assert head.wait(timeout=40) == 4
+    assert_nothing_is_left(lab.nodes)
+
+
+def test_without_a_shared_folder_mpi_tells_the_ranks_where_to_meet(lab: Lab, open_mpi: Mpi, shared: Path) -> None:
+    command = [MUSTER, "launch", "--runs-dir", APART, "--timeout", "60s", "--", *tell(shared, code=5)]
+    done = lab.nodes[0].run(open_mpi.command(lab.nodes, 2, command), env=open_mpi.env, check=False, limit_s=120)
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert told(shared)["hosts"] == HOSTS
+    assert not list(lab.host("node2").path(APART).glob("launches/*/meeting"))
+    assert_nothing_is_left(lab.nodes)
+
+
+def test_a_host_whose_way_to_the_head_is_closed_says_so(lab: Lab, shared: Path) -> None:
+    head, other = lab.nodes[:2]
+    env = {"MUSTER_HOSTS": "node1,node2", "MUSTER_LAUNCH_ID": "closed"}
+    command = [*launch(shared, "--timeout", "15s", "--interface", "10.77.0.0/24"), "true"]
+    other.run(["ip", "route", "add", "unreachable", str(head.address)])
+    try:
+        follower = other.popen(command, env=env, stderr=subprocess.DEVNULL)
+        done = head.run(command, env=env, check=False, limit_s=60)
+        assert done.returncode == 4
+        assert f"node2: its Ray did not join: {head.address}:" in done.stderr, done.stderr
+        assert "No route to host" in done.stderr
+        assert follower.wait(timeout=30) == 4
+    finally:
+        other.run(["ip", "route", "del", "unreachable", str(head.address)])
+    assert_nothing_is_left(lab.nodes)
+
+
+@pytest.mark.long
+def test_grid_engine_s_own_shell_starts_the_ranks(lab: Lab, gridengine: GridEngine, shared: Path) -> None:
+    line = " ".join([*launch(shared), *tell(shared)])
+    job = gridengine.submit(f"#!/bin/sh\n{line}\n", "-pe", "hosts", "12", "-j", "y", "-o", str(shared / "out"))
+    gridengine.wait_for_end(job, limit_s=120)
+    output = (shared / "out").read_text()
+    assert (shared / "told").exists(), output
+    assert told(shared)["hosts"] == HOSTS
+    assert_nothing_is_left(lab.nodes)
+
+
+def test_nothing_of_these_ways_is_in_a_process_list(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    env = {"MUSTER_HOSTS": ",".join(HOSTS), "MUSTER_LAUNCH_TOKEN": "a-secret-of-ours"}
+    running = shared / "running"
+    command = [MUSTER, "launch", "--runs-dir", APART, "--head-address", "node1:20100", "--"]
+    process = lab.login.popen([*command, "sh", "-c", f"touch {running}; sleep 300"], env=env)
+    wait_for_file(running, running)
+    for host in [lab.login, *lab.nodes]:
+        assert not [p.command for p in host.processes() if "a-secret-of-ours" in " ".join(p.command)]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
+    assert_nothing_is_left([lab.login, *lab.nodes])
+    assert not leftovers(lab.login)
