@@ -194,6 +194,18 @@ def test_the_launcher_killed_leaves_nothing(lab: Lab, open_mpi: Mpi, shared: Pat
     process.wait(timeout=20)
 
 
+def test_the_head_s_rank_killed_ends_the_others(lab: Lab, shared: Path) -> None:
+    env = {"MUSTER_HOSTS": "node1,node2", "MUSTER_LAUNCH_ID": "beheaded"}
+    command = [*launch(shared), "sh", "-c", f"touch {shared}/running; sleep 300"]
+    processes = [host.popen(command, env=env) for host in lab.nodes[:2]]
+    wait_for_file(shared / "running", shared / "running")
+    [rank] = [p for p in lab.nodes[0].processes() if MUSTER in p.command]
+    os.kill(rank.pid, signal.SIGKILL)
+    assert_nothing_is_left(lab.nodes)
+    assert processes[1].wait(timeout=5) == 4
+    assert not list((shared / "runs" / "launches").glob("*/meeting"))
+
+
 def test_a_signal_reaches_the_command_once(lab: Lab, shared: Path) -> None:
     script = shared / "count.py"
     script.write_text(

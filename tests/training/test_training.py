@@ -230,18 +230,22 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(
     assert small("tests.toys:Guess", tmp_path, resume=True).iterations == 3
 
 
-def test_a_lost_worker_is_replaced_and_counted(tmp_path: Path, ray_with_four_cpus: None) -> None:
+@pytest.mark.parametrize("lost", [1, 4])
+def test_lost_workers_are_replaced_and_counted(tmp_path: Path, ray_with_four_cpus: None, lost: int) -> None:
+    """Four at once are a lost host; the run goes on all the same."""
+
     class Killer(Silence):
         def iterated(self, row: dict[str, Any], progress: Progress) -> None:
             if progress.iteration == 2:
                 children = psutil.Process(os.getpid()).children(recursive=True)
-                worker = next(child for child in children if child.name().startswith("ray::Worker"))
-                worker.send_signal(signal.SIGKILL)
+                workers = [child for child in children if child.name().startswith("ray::Worker")]
+                for worker in workers[:lost]:
+                    worker.send_signal(signal.SIGKILL)
 
-    result = small("tests.toys:Guess", tmp_path, resources__workers=2, stop__iterations=6, listener=Killer())
-    assert result.iterations == 6
+    changes: dict[str, Any] = {"resources__workers": 4, "resources__env_groups": 4, "listener": Killer()}
+    assert small("tests.toys:Guess", tmp_path, stop__iterations=6, **changes).iterations == 6
     rows = read_metrics(tmp_path / "run" / "metrics.csv")
-    assert [row["failures/worker"] for row in rows][1:] == ["0", "1", "1", "1", "1"]
+    assert [row["failures/worker"] for row in rows][1:] == ["0", *[str(lost)] * 4]
     assert "worker lost" in [event["event"] for event in read_json_lines(tmp_path / "run" / "events.jsonl")]
 
 

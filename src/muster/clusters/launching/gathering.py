@@ -29,7 +29,8 @@ class Gathering:
 
     launch_id: str
     board: Board
-    folder_is_shared: bool
+    folder: Path | None = None
+    """Where the board is, if it is on a folder that all hosts share."""
 
 
 def gather(allocation: Allocation, options: LaunchOptions, is_head: bool) -> Gathering:
@@ -64,7 +65,8 @@ def identify(allocation: Allocation) -> str:
 
 
 def _in_folder(launch_id: str, records: Path) -> Gathering:
-    return Gathering(launch_id, FolderBoard(records / launch_id / "meeting").open(), folder_is_shared=True)
+    board = FolderBoard(records / launch_id / "meeting").open()
+    return Gathering(launch_id, board, board.path)
 
 
 def _at_address(allocation: Allocation, options: LaunchOptions, address: Address, is_head: bool) -> Gathering:
@@ -78,7 +80,7 @@ def _at_address(allocation: Allocation, options: LaunchOptions, address: Address
     launch_id = allocation.launch_id.value if allocation.launch_id else f"at-{address[0]}-{address[1]}"
     key = secret.encode()
     board: Board = ServedBoard(*address, key) if is_head else RemoteBoard(address, key, options.timeout)
-    return Gathering(launch_id, board, folder_is_shared=False)
+    return Gathering(launch_id, board)
 
 
 def _by_mpi(allocation: Allocation, options: LaunchOptions, is_head: bool) -> Gathering:
@@ -100,7 +102,7 @@ def _by_mpi(allocation: Allocation, options: LaunchOptions, is_head: bool) -> Ga
         raise ClusterError(
             f"no rank is on the head's host {options.head}\n    --head must name one of these hosts"
         )
-    return Gathering(launch_id, served or RemoteBoard(address, secret, options.timeout), folder_is_shared=False)
+    return Gathering(launch_id, served or RemoteBoard(address, secret, options.timeout))
 
 
 def _is_seen_by_all(world: mpi.World, folder: Path) -> bool:

@@ -52,7 +52,7 @@ class Head:
         with host_resources(self._rank.allocation, self._rank.options) as (folder, ports):
             own = self._rank.plan_this_host()
             widen_affinity(own)
-            keeper = KeeperProcess([folder])
+            keeper = KeeperProcess([folder, *self._rank.meeting_folders])
             try:
                 code = self._bring_up_and_run(keeper, own, folder, ports)
             except MusterError as error:
@@ -62,6 +62,8 @@ class Head:
             finally:
                 self._rank.timeline.add("ending", code=code)
                 self._rank.meeting.put("done", code)
+                for meeting_folder in self._rank.meeting_folders:
+                    keeper.spare(meeting_folder)
                 keeper.end()
                 self._await_leaving()
                 self._rank.timeline.add("ended")
@@ -150,7 +152,7 @@ class Head:
             if host in failures:
                 why = failures[host]
             elif host not in came:
-                why = why_absent(host, rank.records if rank.folder_is_shared else None)
+                why = why_absent(host, rank.records if rank.meeting_folders else None)
             else:
                 why = (
                     f"its Ray did not join: {troubles.get(host) or 'its log ends so:'}{last_lines(rank.log(host))}"

@@ -7,6 +7,7 @@ Requests come as lines of JSON on the first descriptor given, answers go to the 
 
     {"start": NAME, "command": [...], "environment": {...}, "log": PATH or null}   → {"started": NAME, "pid": ...}
     (with a log it is a service: deaf to signals, its output in the log)
+    {"spare": FOLDER}                                      do not remove this one of the folders that were given
     {"signal": NUMBER, "name": NAME}                                             to the process group of NAME
     an exit of NAME                                                              → {"exited": NAME, "code": ...}
 """
@@ -64,6 +65,8 @@ class Keeper:
     def _handle(self, request: dict[str, Any]) -> None:
         if "start" in request:
             self._start(request)
+        elif "spare" in request:
+            self._folders.remove(request["spare"])
         elif (process := self._processes.get(request["name"])) and process.poll() is None:
             os.killpg(process.pid, request["signal"])
 

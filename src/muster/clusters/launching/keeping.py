@@ -52,6 +52,10 @@ class KeeperProcess:
         """Send a signal to a process and its group."""
         self._ask({"signal": int(number), "name": name})
 
+    def spare(self, folder: Path) -> None:
+        """Leave a folder that was given to be removed; for the launcher removes it itself."""
+        self._ask({"spare": str(folder)})
+
     def exit_of(self, name: str) -> dict[str, Any] | None:
         """Return how a process exited (`code`, perhaps `error`), or None while it runs."""
         try:

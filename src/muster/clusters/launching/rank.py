@@ -44,7 +44,8 @@ class Rank:
         self.is_head = self._is_head()
         gathering = gather(allocation, options, self.is_head)
         self.launch_id = gathering.launch_id
-        self.folder_is_shared = gathering.folder_is_shared
+        self.meeting_folders = [gathering.folder] if gathering.folder else []
+        """To be removed when this launch ends; gone, it tells the other hosts that the head's rank is."""
         self.meeting = Meeting(gathering.board)
         self.records = options.records / self.launch_id
         self.records.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from muster.clusters.launching.orders import FORWARDED, STANDARD_INPUT_VARIABLE
 from muster.errors import ClusterError
 
 REMOTE_SHELLS: dict[str, list[str]] = {
-    "ssh": ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=6"],
+    "ssh": ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=8"],
     "sge": ["qrsh", "-inherit"],
 }
 SHELL_FAILED = 255

@@ -153,7 +153,7 @@ class RayCollector:
         self._actor_class = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(Worker)
         self._dealt = [list(range(w, len(starts), num_workers)) for w in range(num_workers)]
         self._next_episodes = [start.first_episodes for start in starts]
-        self._losses_in_a_row = 0
+        self._losses_in_a_row = [0] * num_workers
         self._lost = (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError)
         self._workers = [self._actor_class.remote(settings) for _ in range(num_workers)]
         built = [
@@ -191,7 +191,7 @@ class RayCollector:
                     unsampled = [g for g in self._dealt[w] if g not in fragments]
                     pending |= self._submit(w, unsampled, shared)
                 else:
-                    self._losses_in_a_row = 0
+                    self._losses_in_a_row[g % len(self._workers)] = 0
                     self._next_episodes[g] = fragments[g].next_episodes
         busy = sum(fragment.seconds for fragment in fragments.values()) / len(self._workers)
         idle = max(0.0, time.perf_counter() - started - busy)
@@ -219,10 +219,10 @@ class RayCollector:
         return {self._workers[w].sample.remote(g, weights): g for g in groups}
 
     def _replace(self, w: int, error: Exception) -> None:
-        self._losses_in_a_row += 1
-        if self._losses_in_a_row >= MAX_LOSSES_IN_A_ROW:
+        self._losses_in_a_row[w] += 1
+        if self._losses_in_a_row[w] >= MAX_LOSSES_IN_A_ROW:
             raise SimulatorError(
-                f"{MAX_LOSSES_IN_A_ROW} workers died in a row, without a fragment between: {error}\n"
+                f"a worker and those that replaced it died, {MAX_LOSSES_IN_A_ROW} in a row: {error}\n"
                 "    does the simulator end its process, or run out of memory? Try --workers 0"
             )
         starts = []
