@@ -41,6 +41,13 @@ class LoadedExperiment:
         _put(table, key, value)
         return LoadedExperiment(Experiment.model_validate(table), {**self.sources, key: source})
 
+    def without(self, name: str) -> LoadedExperiment:
+        """Return a copy that lacks a top-level key or table."""
+        table = self.experiment.as_table()
+        table.pop(name, None)
+        kept = {key: source for key, source in self.sources.items() if key.partition(".")[0] != name}
+        return LoadedExperiment(Experiment.model_validate(table), kept)
+
 
 def parse_set(text: str) -> Override:
     """Read one `--set key=value`; the value is read as TOML, or else taken as a string."""

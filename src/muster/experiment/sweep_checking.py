@@ -58,9 +58,7 @@ def refusals(table: dict[str, Any], section: SweepSection) -> Iterator[tuple[str
         for value in parameter.values:
             changed = with_value(table, key, value)
             for detail in _new_errors(table, changed, key):
-                if not (detail["type"] in _INTEGER_ERRORS and parameter.bounds):
-                    yield key, detail, changed
-                elif not float(value).is_integer():
+                if not (detail["type"] in _INTEGER_ERRORS and parameter.bounds) or not float(value).is_integer():
                     yield key, detail, changed
 
 
