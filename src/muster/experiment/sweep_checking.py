@@ -1,4 +1,4 @@
-"""What is wrong with a sweep: keys and values that the experiment refuses, and settings that exclude each other."""
+"""What is wrong with a sweep: keys and values that the experiment refuses, settings that exclude each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who proposes the values of the next trial: a list that was drawn beforehand, or Optuna from the trials so far."""
+"""Who proposes the values of the next trial: a list drawn beforehand, or Optuna from the trials so far."""
 
 from __future__ import annotations
 
@@ -79,12 +79,11 @@ class OptunaProposer:
             self._add(trial.values, trial.metric)
 
     def _begin(self, number: int) -> Any:
-        """Make the study; its seed depends on the trials there are, or a resumed sweep would propose them again."""
+        """Make the study; its seed counts the trials there are, or a resumed sweep would propose them again."""
         import optuna
 
         sampler = optuna.samplers.TPESampler(seed=self._seed + number, constant_liar=True)
-        direction = "maximize" if self._mode == "max" else "minimize"
-        study = optuna.create_study(direction=direction, sampler=sampler)
+        study = optuna.create_study(direction="maximize" if self._mode == "max" else "minimize", sampler=sampler)
         self._study = study
         for values, metric in self._past:
             self._add(values, metric)

@@ -180,4 +180,5 @@ def _run(record: SweepRecord, experiment: Experiment, watch: InterruptionWatch, 
                 verbose=0,
             )
     finally:
+        record.folder.forget_interruption()
         shutil.rmtree(record.folder.scratch, ignore_errors=True)
