@@ -74,7 +74,7 @@ def _show(result: SweepResult) -> None:
         screen.print(f"best: {result.best_trial}, {result.metric} {figure(result.best_metric)}, {values}")
     screen.print(f"results in {result.sweep}\n")
     if result.exit_code:
-        screen.print("go on with the same command and --resume")
+        screen.print("the same command with --resume goes on, and tries again what failed")
     elif result.best_trial is not None:
         screen.print(f"  muster train {result.best_file}  # train the best once more")
         screen.print(f"  muster evaluate {result.sweep}/{result.best_trial}  # how good is it?")

@@ -65,7 +65,10 @@ class Reporter(Callback):  # type: ignore[misc]
         self._listener.noticed(f"{trial.trial_id}: its process died; it goes on from its last checkpoint")
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Say so if nothing runs for long."""
+        """Note which trials are paused, and say so if nothing runs for long."""
+        for trial in trials:
+            if trial.status == trial.PAUSED and self._record.find(trial.trial_id).state == "running":
+                self._change(trial.trial_id, "queued", "paused: others take their turn")
         running = any(trial.state == "running" for trial in self._record.trials)
         if not running and time.monotonic() - self._last_progress > WAITING_SECONDS:
             self._last_progress = time.monotonic()
