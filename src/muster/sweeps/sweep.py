@@ -25,7 +25,7 @@ from muster.sweeps.resources import Bundle, bundles, ray_for_trials, total
 from muster.sweeps.summary import SweepResult, summarise, verdict
 from muster.training.interruption import InterruptionWatch
 
-PACKAGES = ("optuna", "pandas", "pyarrow", "tensorboardX")
+TUNE_PACKAGES = ("fsspec", "pandas", "pyarrow", "tensorboardX")
 _CHANGEABLE = ("name", "sweep.trials", "sweep.concurrent", "stop.", "checkpoint.", "evaluation.")
 _TUNE_SETTINGS = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
@@ -57,7 +57,7 @@ def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListen
             "the experiment has no [sweep]: nothing varies\n"
             "    for example: --set sweep.parameters.algorithm.lr='{ grid = [1e-4, 1e-3] }'"
         )
-    _require_packages()
+    _require_packages(loaded.experiment.sweep.search)
     folder = choose_folder(loaded.experiment, options.runs_dir, resume=options.resume)
     with InterruptionWatch() as watch:
         with explained(folder.path):
@@ -80,8 +80,9 @@ def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListen
             return summarise(record, reason, code)
 
 
-def _require_packages() -> None:
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+def _require_packages(search: str) -> None:
+    needed = [*TUNE_PACKAGES, *(["optuna"] if search == "optuna" else [])]
+    if missing := [name for name in needed if find_spec(name) is None]:
         raise InputError(f"a sweep needs {', '.join(missing)}\n    pip install 'muster-rl[sweep]'")
 
 
