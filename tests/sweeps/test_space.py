@@ -83,7 +83,7 @@ def test_optuna_learns_from_what_it_is_told_and_from_earlier_trials() -> None:
     proposer = OptunaProposer(space(**parameters), 60, "max", seed=0)
     for number in range(20):
         lr = 10 ** (-5 + 0.2 * number)
-        values = {"algorithm.lr": lr, "model.hidden": [32]}
+        values: dict[str, Any] = {"algorithm.lr": lr, "model.hidden": [32]}
         proposer.tell(Trial(f"trial-{number + 1:03d}", values, "finished", metric=-abs(math.log10(lr) + 2)))
     proposed = []
     for number in range(20, 60):

@@ -24,9 +24,9 @@ from muster.sweeps.record import SweepRecord
 from muster.sweeps.resources import Bundle, bundles, ray_for_trials, total
 from muster.sweeps.summary import SweepResult, summarise, verdict
 from muster.training.interruption import InterruptionWatch
+from muster.training.resuming import CHANGEABLE
 
 TUNE_PACKAGES = ("fsspec", "pandas", "pyarrow", "tensorboardX")
-_CHANGEABLE = ("name", "sweep.trials", "sweep.concurrent", "stop.", "checkpoint.", "evaluation.")
 _TUNE_SETTINGS = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -121,7 +121,8 @@ def _require_same(folder: SweepFolder, experiment: Experiment) -> None:
             "change it back, or start a new sweep with another --name",
         )
         for key in sorted({*before, *now})
-        if before.get(key) != now.get(key) and not key.startswith((*_CHANGEABLE, "env.paths"))
+        if before.get(key) != now.get(key)
+        and not key.startswith((*CHANGEABLE, "sweep.trials", "sweep.concurrent"))
     ]
     if problems:
         raise ExperimentError(f"--resume {folder.path.name}", problems)

@@ -29,6 +29,7 @@ class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
         self._concurrent = concurrent
         self._waiting = [trial for trial in record.trials if not trial.is_done]
         self._live: set[str] = set()
+        self._unsaved: set[str] = set()
         self._are_all_out = False
         self._spec: dict[str, Any] = {}
         for trial in record.trials:
@@ -52,6 +53,7 @@ class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
                 self._record.save()
                 continue
             self._live.add(trial.name)
+            self._unsaved.add(trial.name)
             return self._for_tune(trial, PlacementGroupFactory(bundles(experiment)))
         self._are_all_out = True
         return None
@@ -93,15 +95,16 @@ class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
         return bool(self._finished)
 
     def is_finished(self) -> bool:
-        """Whether no more trials come, and those that were stopped have saved: Tune waits no longer than this."""
+        """Whether no more trials come, and all have saved: when this is so, Tune ends what is left of them."""
         if not (self._are_all_out or self.is_interrupted):
             return False
-        return not any(self._is_saving(trial) for trial in self._record.trials)
+        self._unsaved = {name for name in self._unsaved if self._has_to_save(name)}
+        return not self._unsaved
 
-    def _is_saving(self, trial: Trial) -> bool:
-        if trial.name in self._live and not self.is_interrupted:
-            return False
-        status = read_status(self._record.folder.trial(trial.name).status)
+    def _has_to_save(self, name: str) -> bool:
+        if name in self._live and not self.is_interrupted:
+            return True
+        status = read_status(self._record.folder.trial(name).status)
         return status is not None and status.shown_state in LIVE_STATES
 
 
