@@ -116,7 +116,9 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "this machine has" in workers.stderr
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGUSR2, 75)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGUSR2, 75)]
+)
 def test_an_interruption_saves_all_trials_and_resume_finishes(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_an_interruption_saves_all_trials_and_resume_finishes(
     assert "is 0.5, but the sweep to resume has 0.99" in changed.stderr
 
 
+@pytest.mark.long
 def test_the_wall_time_saves_all_trials(tmp_path: Path) -> None:
     write(tmp_path, LR, "trials = 2", iterations=100_000)
     end = time.time() + 25
@@ -151,13 +154,13 @@ def test_the_wall_time_saves_all_trials(tmp_path: Path) -> None:
     assert last_json(done)["reason"] == "the wall time is about to end"
 
 
-def killed_and_resumed(folder: Path, num_trials: int) -> None:
+def killed_and_resumed(folder: Path, num_trials: int, killed_in: str) -> None:
     """Kill a sweep with ASHA in the middle, resume it, and look that every trial is accounted for."""
     settings = f"trials = {num_trials}\nscheduler = 'asha'\ngrace_period = 4\nreduction_factor = 2"
     write(folder, LR, settings, iterations=40)
     process = start_muster("sweep", "exp.toml", "--name", "s", "--quiet", cwd=folder)
-    third = folder / "runs/s/trial-003/metrics.csv"
-    wait_until(lambda: lines_of(third) > 2, "the third trial to train", 120)
+    metrics = folder / "runs/s" / killed_in / "metrics.csv"
+    wait_until(lambda: lines_of(metrics) > 2, f"{killed_in} to train", 120)
     process.kill()
     process.communicate()
     before = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("runs/s/*/status.json")}
@@ -165,7 +168,7 @@ def killed_and_resumed(folder: Path, num_trials: int) -> None:
     assert done.returncode == 0, done.stderr
     result, found = last_json(done), trials(folder)
     assert result["trials"] == len(found) == num_trials
-    assert set(result["states"]) == {"finished", "stopped"}
+    assert set(result["states"]) <= {"finished", "stopped"}
     for name, status in before.items():
         events = [
             json.loads(line) for line in (folder / "runs/s" / name / "events.jsonl").read_text().splitlines()
@@ -180,9 +183,9 @@ def killed_and_resumed(folder: Path, num_trials: int) -> None:
 
 
 def test_killed_in_the_middle_and_resumed(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, num_trials=4)
+    killed_and_resumed(tmp_path, num_trials=3, killed_in="trial-001")
 
 
 @pytest.mark.long
 def test_eight_trials_killed_in_the_middle_and_resumed(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, num_trials=8)
+    killed_and_resumed(tmp_path, num_trials=8, killed_in="trial-003")

@@ -11,8 +11,7 @@ from muster.experiment.loading import load_experiment
 from muster.experiment.writing import experiment_toml
 from muster.runs.files import explained, write_text
 from muster.sweeps.record import SweepRecord, Trial
-
-LOST = 75
+from muster.training.interruption import RESUMABLE, Interruption
 
 
 @dataclass(frozen=True)
@@ -53,15 +52,16 @@ def summarise(record: SweepRecord, reason: str, exit_code: int) -> SweepResult:
     )
 
 
-def verdict(record: SweepRecord) -> tuple[str, int]:
-    """Return why a sweep ended that nobody interrupted, and its exit code: that of the failures if all failed."""
+def verdict(record: SweepRecord, is_complete: bool, interruption: Interruption | None) -> tuple[str, int]:
+    """Return why a sweep ended and its exit code; if all trials failed, that of the failures."""
     failed = [trial for trial in record.trials if trial.state == "failed"]
-    open_ones = [trial for trial in record.trials if not trial.is_done]
+    unfinished = [trial for trial in record.trials if not trial.is_done]
+    if unfinished or not is_complete:
+        left = f"{len(unfinished)} trials are not done"
+        return (interruption.reason, interruption.exit_code) if interruption else (left, RESUMABLE)
     if failed and len(failed) == len(record.trials):
-        codes = {trial.exit_code for trial in failed}
-        return "all trials failed", (codes.pop() or 1) if len(codes) == 1 else 1
-    if open_ones:
-        return f"{len(open_ones)} trials are not done", LOST
+        codes = {trial.exit_code or 1 for trial in failed}
+        return "all trials failed", codes.pop() if len(codes) == 1 else 1
     return "all trials are done", 0
 
 

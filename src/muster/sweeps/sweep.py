@@ -52,32 +52,32 @@ def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListen
     Raises:
         MusterError: with an exit code, and a message for the user.
     """
-    if loaded.experiment.sweep is None:
+    experiment = loaded.experiment
+    if experiment.sweep is None:
         raise InputError(
             "the experiment has no [sweep]: nothing varies\n"
             "    for example: --set sweep.parameters.algorithm.lr='{ grid = [1e-4, 1e-3] }'"
         )
-    _require_packages(loaded.experiment.sweep.search)
-    folder = choose_folder(loaded.experiment, options.runs_dir, resume=options.resume)
-    with InterruptionWatch() as watch:
+    _require_packages(experiment.sweep.search)
+    folder = choose_folder(experiment, options.runs_dir, resume=options.resume)
+    if folder.exists():
+        _require_same(folder, experiment)
+    with (
+        InterruptionWatch() as watch,
+        ray_for_trials(_needed(experiment), show_output=options.show_output) as fitting,
+    ):
+        watch.listen()
+        _tell_of_concurrency(experiment, fitting, listener)
         with explained(folder.path):
             folder.path.mkdir(parents=True, exist_ok=True)
         with RunLock(folder.lock, listener.noticed):
-            record = _open(folder, loaded.experiment)
-            experiment = load_experiment(folder.experiment).experiment
-            with ray_for_trials(_needed(experiment), show_output=options.show_output) as fitting:
-                watch.listen()
-                _tell_of_concurrency(experiment, fitting, listener)
-                listener.started(record, experiment)
-                os.environ.update(_TUNE_SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(fitting))
-                _run(record, experiment, watch, listener)
+            record = _open(folder, experiment)
+            listener.started(record, experiment)
+            os.environ.update(_TUNE_SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(fitting))
+            is_complete = _run(record, experiment, watch, listener)
             for trial in record.trials:
                 record.refresh(trial)
-            interruption = watch.pending()
-            reason, code = verdict(record)
-            if interruption is not None and code in (0, 75) and not all(t.is_done for t in record.trials):
-                reason, code = interruption.reason, interruption.exit_code
-            return summarise(record, reason, code)
+            return summarise(record, *verdict(record, is_complete, watch.pending()))
 
 
 def _require_packages(search: str) -> None:
@@ -87,15 +87,10 @@ def _require_packages(search: str) -> None:
 
 
 def _open(folder: SweepFolder, experiment: Experiment) -> SweepRecord:
-    """Begin a sweep's record, or read that of the one to resume.
-
-    Raises:
-        ExperimentError: naming each change that would make it another sweep.
-    """
+    """Begin a sweep's record, or read that of the one to resume, in which nothing has failed yet."""
     assert experiment.sweep is not None
     if folder.exists():
         record = SweepRecord.load(folder)
-        _require_same(folder, experiment)
     else:
         record = SweepRecord(folder, experiment.sweep.metric, experiment.sweep.mode)
     with explained(folder.path):
@@ -110,6 +105,7 @@ def _open(folder: SweepFolder, experiment: Experiment) -> SweepRecord:
 
 
 def _require_same(folder: SweepFolder, experiment: Experiment) -> None:
+    """Refuse a resume that would make it another sweep, naming each change."""
     before, now = (
         _leaves(load_experiment(folder.experiment).experiment.as_table()),
         _leaves(experiment.as_table()),
@@ -154,8 +150,8 @@ def _tell_of_concurrency(experiment: Experiment, fitting: int, listener: SweepLi
         listener.noticed(f"{fitting} trials at a time instead of concurrent = {asked}: there are no more CPUs")
 
 
-def _run(record: SweepRecord, experiment: Experiment, watch: InterruptionWatch, listener: SweepListener) -> None:
-    """Let Tune run what is left."""
+def _run(record: SweepRecord, experiment: Experiment, watch: InterruptionWatch, listener: SweepListener) -> bool:
+    """Let Tune run what is left; return whether there are no more trials to come."""
     from ray import tune
 
     from muster.sweeps.reporting import Reporter
@@ -181,6 +177,7 @@ def _run(record: SweepRecord, experiment: Experiment, watch: InterruptionWatch, 
                 raise_on_failed_trial=False,
                 verbose=0,
             )
+        return queue.are_all_out
     finally:
         record.folder.forget_interruption()
         shutil.rmtree(record.folder.scratch, ignore_errors=True)

@@ -30,7 +30,7 @@ class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
         self._waiting = [trial for trial in record.trials if not trial.is_done]
         self._live: set[str] = set()
         self._unsaved: set[str] = set()
-        self._are_all_out = False
+        self.are_all_out = False
         self._spec: dict[str, Any] = {}
         for trial in record.trials:
             if trial.is_done:
@@ -40,7 +40,7 @@ class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
         self._spec = experiments[0].spec
 
     def next_trial(self) -> Any:
-        if self.is_interrupted or self._are_all_out:
+        if self.is_interrupted or self.are_all_out:
             return None
         if self._concurrent is not None and len(self._live) >= self._concurrent:
             return None
@@ -55,7 +55,7 @@ class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
             self._live.add(trial.name)
             self._unsaved.add(trial.name)
             return self._for_tune(trial, PlacementGroupFactory(bundles(experiment)))
-        self._are_all_out = True
+        self.are_all_out = True
         return None
 
     def _next(self) -> Trial | None:
@@ -96,7 +96,7 @@ class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
 
     def is_finished(self) -> bool:
         """Whether no more trials come, and all have saved: when this is so, Tune ends what is left of them."""
-        if not (self._are_all_out or self.is_interrupted):
+        if not (self.are_all_out or self.is_interrupted):
             return False
         self._unsaved = {name for name in self._unsaved if self._has_to_save(name)}
         return not self._unsaved
