@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ class Notes:
     def __init__(self) -> None:
         self.failures: dict[str, str] = {}
         self.states: list[tuple[str, str]] = []
+        self.notices: list[str] = []
 
     def started(self, record: SweepRecord, experiment: Experiment) -> None:
         """Ignore."""
@@ -42,21 +45,40 @@ class Notes:
         self.states.append((trial, record.find(trial).state))
 
     def noticed(self, message: str) -> None:
-        """Ignore."""
+        self.notices.append(message)
 
     def failed(self, trial: str, details: str) -> None:
         self.failures[trial] = details
 
 
+class Killer(Notes):
+    """Kills the process of the first trial, once, after its fifth iteration."""
+
+    has_killed = False
+
+    def changed(self, record: SweepRecord, trial: str) -> None:
+        super().changed(record, trial)
+        if not self.has_killed and record.find(trial).iteration >= 5:
+            status = read_status(record.folder.trial(trial).status)
+            assert status is not None
+            os.kill(status.pid, signal.SIGKILL)
+            self.has_killed = True
+
+
 def run(
-    folder: Path, section: dict[str, Any], *, resume: bool = False, **settings: Any
+    folder: Path,
+    section: dict[str, Any],
+    *,
+    resume: bool = False,
+    listener: Notes | None = None,
+    **settings: Any,
 ) -> tuple[SweepResult, Notes]:
     path = folder / "exp.toml"
     path.write_text('[env]\nid = "tests.toys:Guess"\n')
     leaves = {f"{table}.{key}": value for table, keys in QUICK.items() for key, value in keys.items()}
     given = {**leaves, "sweep": section, "name": "s", **{k.replace("__", "."): v for k, v in settings.items()}}
     loaded = load_experiment(path, [Override(key, value, "test") for key, value in given.items()])
-    notes = Notes()
+    notes = listener or Notes()
     return sweep(loaded, SweepOptions(folder / "runs", resume), notes), notes
 
 
@@ -112,6 +134,15 @@ def test_a_trial_that_fails_does_not_end_the_sweep(tmp_path: Path) -> None:
     assert (result.exit_code, result.best_trial) == (0, "trial-001")
     assert 'raise RuntimeError("the pump broke")' in notes.failures["trial-002"]
     assert "the pump broke" in (tmp_path / "runs/s/trials.csv").read_text()
+
+
+def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    section = {"parameters": {"algorithm.lr": {"grid": [1e-3]}}}
+    result, notes = run(tmp_path, section, listener=Killer(), stop__iterations=9, checkpoint__every=2)
+    assert result.states == {"finished": 1}, notes.failures
+    assert notes.notices == ["trial-001: its process died; it goes on from its last checkpoint"]
+    events = read_json_lines(tmp_path / "runs/s/trial-001/events.jsonl")
+    assert [event["iteration"] for event in events if event["event"] == "started"] == [0, 4]
 
 
 def test_if_all_trials_fail_the_exit_code_is_theirs(tmp_path: Path) -> None:
