@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from muster.errors import ExperimentError
 from muster.experiment import Override, load_experiment
@@ -101,3 +102,15 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
         "sweep.scheduler",
         "sweep.trials",
     ]
+
+
+def test_what_was_given_gives_the_same_experiment(tmp_path: Path) -> None:
+    path = tmp_path / "exp.toml"
+    path.write_text(FILE.format(parameters="algorithm.gamma = { grid = [0.9] }", settings="trials = 2"))
+    override = Override("sweep.parameters.algorithm.lr", {"grid": [1e-3, 1e-4]}, "--set")
+    loaded = load_experiment(path, [override, Override("env.config", {"gravity": 1}, "--set")])
+    given = loaded.given()
+    assert set(given) == {"env", "sweep"}
+    copy = tmp_path / "copy.toml"
+    copy.write_text(tomli_w.dumps(given))
+    assert load_experiment(copy).experiment == loaded.experiment

@@ -41,6 +41,14 @@ class LoadedExperiment:
         _put(table, key, value)
         return LoadedExperiment(Experiment.model_validate(table), {**self.sources, key: source})
 
+    def given(self) -> dict[str, Any]:
+        """Return the table of what was given, without defaults, as a file that gives the same experiment."""
+        table: dict[str, Any] = {}
+        for key, value in _leaves(self.experiment.as_table()):
+            if self.sources.get(key) != "default" or key == "env.paths":
+                _put(table, key, value)
+        return table
+
     def without(self, name: str) -> LoadedExperiment:
         """Return a copy that lacks a top-level key or table."""
         table = self.experiment.as_table()
@@ -94,7 +102,8 @@ def _load(
 ) -> LoadedExperiment:
     for override in overrides:
         _put(table, override.key, override.value)
-        given[override.key] = override.source
+        leaves = _leaves({override.key: override.value})
+        given |= {override.key: override.source, **{key: override.source for key, _ in leaves}}
     try:
         experiment = Experiment.model_validate(table)
     except ValidationError as error:

@@ -22,7 +22,7 @@ class SweepFolder:
 
     @property
     def experiment(self) -> Path:
-        """The resolved experiment with its `[sweep]`; not `experiment.toml`, since a sweep is not a run."""
+        """What was given of the experiment, with its `[sweep]`; not `experiment.toml`: a sweep is not a run."""
         return self.path / "sweep.toml"
 
     @property

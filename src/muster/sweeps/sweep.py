@@ -11,10 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment, load_experiment
 from muster.experiment.schema import Experiment
-from muster.experiment.writing import experiment_toml
 from muster.runs.files import explained, write_text
 from muster.runs.lock import RunLock
 from muster.sweeps.folder import SweepFolder, choose_folder
@@ -71,7 +72,7 @@ def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListen
         with explained(folder.path):
             folder.path.mkdir(parents=True, exist_ok=True)
         with RunLock(folder.lock, listener.noticed):
-            record = _open(folder, experiment)
+            record = _open(folder, loaded)
             listener.started(record, experiment)
             os.environ.update(_TUNE_SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(fitting))
             is_complete = _run(record, experiment, watch, listener)
@@ -86,15 +87,13 @@ def _require_packages(search: str) -> None:
         raise InputError(f"a sweep needs {', '.join(missing)}\n    pip install 'muster-rl[sweep]'")
 
 
-def _open(folder: SweepFolder, experiment: Experiment) -> SweepRecord:
+def _open(folder: SweepFolder, loaded: LoadedExperiment) -> SweepRecord:
     """Begin a sweep's record, or read that of the one to resume, in which nothing has failed yet."""
-    assert experiment.sweep is not None
-    if folder.exists():
-        record = SweepRecord.load(folder)
-    else:
-        record = SweepRecord(folder, experiment.sweep.metric, experiment.sweep.mode)
+    section = loaded.experiment.sweep
+    assert section is not None
+    record = SweepRecord.load(folder) if folder.exists() else SweepRecord(folder, section.metric, section.mode)
     with explained(folder.path):
-        write_text(folder.experiment, experiment_toml(experiment))
+        write_text(folder.experiment, tomli_w.dumps(loaded.given()))
         shutil.rmtree(folder.scratch, ignore_errors=True)
         folder.forget_interruption()
     for trial in record.trials:
