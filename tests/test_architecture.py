@@ -22,7 +22,8 @@ RANKS = {
     "training": 3,
     "jobs": 3,
     "reports": 3,
-    "cli": 4,
+    "sweeps": 4,
+    "cli": 5,
 }
 NEIGHBOURS = {("experiment", "simulators"), ("policies", "simulators"), ("clusters", "runs")}
 
@@ -53,6 +54,15 @@ def test_dependencies_point_one_way(path: Path) -> None:
 def test_only_one_module_starts_ray() -> None:
     starters = [path.name for path in own_files() if "ray.init(" in path.read_text()]
     assert starters == ["local.py"]
+
+
+def test_only_the_sweeps_import_tune() -> None:
+    importers = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in own_files()
+        if any(module.startswith("ray.tune") for module in imports_of(path)) or "import tune" in path.read_text()
+    }
+    assert importers == {"sweeps"}
 
 
 def test_a_worker_imports_neither_torch_nor_rllib_nor_the_experiment() -> None:

@@ -19,6 +19,7 @@ from muster.cli.runs import runs
 from muster.cli.schema import schema
 from muster.cli.screen import show_error
 from muster.cli.show import show
+from muster.cli.sweep import sweep
 from muster.cli.train import train
 from muster.errors import MusterError
 
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (train, init, check, runs, show, evaluate, play, schema, allocation, doctor, launch):
+for command in (train, sweep, init, check, runs, show, evaluate, play, schema, allocation, doctor, launch):
     app.command()(command)
 
 

@@ -25,13 +25,16 @@ _TOKEN_BYTES = 32
 def ray_for(num_workers: int, *, show_worker_output: bool) -> Iterator[None]:
     """Have a Ray with a CPU for each worker: the one in use, the one that RAY_ADDRESS names, or our own.
 
+    In a placement group, such as that of a sweep's trial, the CPUs are reserved already.
+
     Raises:
         ClusterError: if it does not come up, or has fewer CPUs than workers.
     """
     import ray
 
     if ray.is_initialized():
-        _require_cpus(num_workers, "the Ray in use")
+        if ray.util.get_current_placement_group() is None:
+            _require_cpus(num_workers, "the Ray in use")
         yield
     elif address := os.environ.get(ADDRESS_VARIABLE):
         with _joined(address, show_worker_output):

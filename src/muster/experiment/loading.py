@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment.schema import ALGORITHMS, Experiment, section_model
+from muster.experiment.sweep_checking import conflicts, dotted, readable_part, refusals
 from muster.simulators.building import find_simulator
 
 
@@ -39,6 +40,21 @@ class LoadedExperiment:
         table = self.experiment.as_table()
         _put(table, key, value)
         return LoadedExperiment(Experiment.model_validate(table), {**self.sources, key: source})
+
+    def given(self) -> dict[str, Any]:
+        """Return the table of what was given, without defaults, as a file that gives the same experiment."""
+        table: dict[str, Any] = {}
+        for key, value in _leaves(self.experiment.as_table()):
+            if self.sources.get(key) != "default" or key == "env.paths":
+                _put(table, key, value)
+        return table
+
+    def without(self, name: str) -> LoadedExperiment:
+        """Return a copy that lacks a top-level key or table."""
+        table = self.experiment.as_table()
+        table.pop(name, None)
+        kept = {key: source for key, source in self.sources.items() if key.partition(".")[0] != name}
+        return LoadedExperiment(Experiment.model_validate(table), kept)
 
 
 def parse_set(text: str) -> Override:
@@ -86,12 +102,15 @@ def _load(
 ) -> LoadedExperiment:
     for override in overrides:
         _put(table, override.key, override.value)
-        given[override.key] = override.source
+        leaves = _leaves({override.key: override.value})
+        given |= {override.key: override.source, **{key: override.source for key, _ in leaves}}
     try:
         experiment = Experiment.model_validate(table)
     except ValidationError as error:
         problems = _problems(error, table, given, lines) + _simulator_problems(table, given, lines)
-        raise ExperimentError(str(lines.path), problems) from None
+        raise ExperimentError(str(lines.path), problems + _sweep_problems(table, given, lines)) from None
+    if problems := _sweep_problems(table, given, lines):
+        raise ExperimentError(str(lines.path), problems)
     experiment = _with_search_paths(experiment, folder)
     sources = {key: given.get(key, "default") for key, _ in _leaves(experiment.as_table())}
     return LoadedExperiment(experiment, sources)
@@ -157,7 +176,8 @@ class _Lines:
                 section = header[1].strip()
                 self._found.setdefault(section, number)
             elif key := self._KEY.match(line):
-                self._found.setdefault(f"{section}.{key[1]}".lstrip("."), number)
+                name = key[1].replace('"', "").replace("'", "")
+                self._found.setdefault(f"{section}.{name}".lstrip("."), number)
 
     def place(self, key: str, sources: Mapping[str, str]) -> str:
         source = sources.get(key, "")
@@ -183,8 +203,25 @@ def _problems(
         if loc[0] == "algorithm" and loc[1:2] and loc[1] in ALGORITHMS:
             loc.pop(1)
         loc = [part for part in loc if not part.startswith(("constrained-", "literal["))]
-        problems.append(_problem(detail, ".".join(loc[:2]), table, sources, lines))
+        depth = 3 if loc[0] == "sweep" else 2
+        problems.append(_problem(detail, ".".join(loc[:depth]), table, sources, lines))
     return _one_per_place(problems)
+
+
+def _sweep_problems(table: dict[str, Any], sources: Mapping[str, str], lines: _Lines) -> list[Problem]:
+    """Check what a sweep varies against the experiment, even if this one is not valid itself."""
+    if table.get("sweep") is None:
+        return []
+    section, is_whole = readable_part(table["sweep"])
+    problems = []
+    for key, detail, changed in refusals(table, section):
+        refused = _problem(detail, min(key, dotted(detail), key=len), changed, sources, lines)
+        place = lines.place(f"sweep.parameters.{key}", sources)
+        problems.append(Problem(place, refused.message, refused.hint))
+    problems = _one_per_place(problems)
+    if is_whole:
+        problems += [Problem(lines.place(f"sweep.{key}", sources), *rest) for key, *rest in conflicts(section)]
+    return problems
 
 
 def _simulator_problems(table: dict[str, Any], sources: Mapping[str, str], lines: _Lines) -> list[Problem]:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from muster.experiment.quantities import Count, Duration
-
-
-class Section(BaseModel):
-    """A table of the experiment file: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+from muster.experiment.section import Section
+from muster.experiment.sweep import SweepSection
 
 
 class EnvSection(Section):
@@ -175,6 +171,7 @@ class Experiment(Section):
     stop: StopSection = Field(default_factory=StopSection)
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
     checkpoint: CheckpointSection = Field(default_factory=CheckpointSection)
+    sweep: SweepSection | None = Field(default=None, description="What `muster sweep` varies over its trials.")
 
     @model_validator(mode="before")
     @classmethod
@@ -198,6 +195,8 @@ def section_model(name: str, algorithm: str = "PPO") -> type[BaseModel] | None:
     """Return the model of a table of the file, or None if the name is a plain key or unknown."""
     if name == "algorithm":
         return ALGORITHMS.get(algorithm)
+    if name == "sweep":
+        return SweepSection
     field = Experiment.model_fields.get(name)
     annotation = field.annotation if field else None
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

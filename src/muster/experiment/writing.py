@@ -9,6 +9,7 @@ from typing import Any
 import tomli_w
 
 from muster.experiment.schema import ALGORITHMS, Experiment, section_model
+from muster.experiment.sweep import SweepSection
 
 
 def experiment_toml(experiment: Experiment) -> str:
@@ -19,7 +20,7 @@ def experiment_toml(experiment: Experiment) -> str:
 def starting_file(env_id: str, algorithm: str = "PPO") -> str:
     """Return a commented experiment with every key, those that have a default commented out."""
     experiment = Experiment.model_validate({"env": {"id": env_id}, "algorithm": {"name": algorithm}})
-    table = experiment.as_table()
+    table = {**experiment.as_table(), "sweep": SweepSection().model_dump(exclude={"parameters"})}
     lines = [
         "# An experiment of muster: which simulator, which algorithm, how long, on what.",
         "# Lines that start with `#` show the defaults. Train with: muster train THIS-FILE",
@@ -31,11 +32,13 @@ def starting_file(env_id: str, algorithm: str = "PPO") -> str:
         model = section_model(section, algorithm)
         if model is None:
             continue
-        lines += ["", f"[{section}]  # {(model.__doc__ or '').strip().splitlines()[0]}"]
+        mark = "# " if section == "sweep" else ""
+        lines += ["", f"{mark}[{section}]  # {(model.__doc__ or '').strip().splitlines()[0]}"]
         for name, field in model.model_fields.items():
             key = field.alias or name
             given = key in ("id", "name")
-            value = table[section].get(key, _EXAMPLES.get(f"{section}.{key}"))
+            value = table[section].get(key)
+            value = _EXAMPLES.get(f"{section}.{key}") if value is None else value
             lines += _entry(key, value, field.description, commented=not given)
     return "\n".join(lines) + "\n"
 
@@ -48,13 +51,22 @@ _EXAMPLES: dict[str, Any] = {
     "stop.iterations": 500,
     "stop.time": "30m",
     "stop.return": 475.0,
+    "sweep.parameters": {"algorithm.lr": {"loguniform": [1e-5, 1e-2]}},
+    "sweep.trials": 10,
+    "sweep.concurrent": 4,
 }
 
 
 def _entry(key: str, value: Any, description: str | None, *, commented: bool) -> list[str]:
-    text = "{}" if value == {} else tomli_w.dumps({key: value}).strip().partition("= ")[2]
-    text = " ".join(text.split()).replace("[ ", "[").replace(", ]", "]").replace(",]", "]")
-    return [f"{'# ' if commented else ''}{key} = {text}  # {description}"]
+    return [f"{'# ' if commented else ''}{key} = {_inline(value)}  # {description}"]
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        entries = ", ".join(f'"{key}" = {_inline(inner)}' for key, inner in value.items())
+        return f"{{ {entries} }}" if value else "{}"
+    text = tomli_w.dumps({"value": value}).strip().partition("= ")[2]
+    return " ".join(text.split()).replace("[ ", "[").replace(", ]", "]").replace(",]", "]")
 
 
 def json_schema() -> str:

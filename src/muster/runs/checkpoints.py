@@ -55,6 +55,24 @@ class Checkpoints:
             shutil.rmtree(beside, ignore_errors=True)
             raise
 
+    def adopt(self, folder: Path, iteration: int) -> None:
+        """Make a copy of another run's checkpoint the newest one; those of the same iteration or later go."""
+        target = self.path / f"{iteration:08d}"
+        beside = self.path / f".{target.name}.{os.getpid()}"
+        with explained(self.path):
+            self.path.mkdir(exist_ok=True)
+            self._remove_leftovers()
+            for path in self._saved():
+                if path.name >= target.name:
+                    shutil.rmtree(path.rename(path.with_name(f".{path.name}.{os.getpid()}")))
+            shutil.copytree(folder, beside)
+            sync_folder(beside)
+            beside.rename(target)
+            sync_folder(self.path)
+            self._point(LATEST, target)
+            if not (self.path / BEST).exists():
+                self._point(BEST, target)
+
     def latest(self) -> Path | None:
         """Return the newest checkpoint, or None if there is none."""
         saved = self._saved()

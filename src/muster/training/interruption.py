@@ -37,8 +37,8 @@ class InterruptionWatch:
 
     def __init__(self) -> None:
         self.end_time = _end_time()
-        self._signal: signal.Signals | None = None
-        self._signal_time = 0.0
+        self._asked: Interruption | None = None
+        self._asked_time = 0.0
         self._iteration_seconds = 0.0
         self._save_seconds = 0.0
         self._previous: dict[signal.Signals, Any] = {}
@@ -74,8 +74,8 @@ class InterruptionWatch:
 
     def pending(self) -> Interruption | None:
         """Return why the run has to end before the next iteration, or None."""
-        if self._signal is not None:
-            return Interruption(f"interrupted by {self._signal.name}", _EXIT_CODES[self._signal])
+        if self._asked is not None:
+            return self._asked
         if self.end_time is None:
             return None
         needed = SAFETY_SECONDS + 2 * (self._iteration_seconds + self._save_seconds)
@@ -85,15 +85,20 @@ class InterruptionWatch:
 
     def must_abandon(self) -> bool:
         """Whether even the iteration under way cannot be waited for."""
-        if self._signal is not None and time.monotonic() - self._signal_time > GRACE_SECONDS:
+        if self._asked is not None and time.monotonic() - self._asked_time > GRACE_SECONDS:
             return True
         return self.end_time is not None and time.time() + SAFETY_SECONDS + self._save_seconds > self.end_time
 
+    def interrupt(self, interruption: Interruption) -> None:
+        """Ask the run to save and end; only the first reason counts."""
+        if self._asked is None:
+            self._asked, self._asked_time = interruption, time.monotonic()
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._signal is not None:
-            os._exit(_EXIT_CODES[signal.Signals(number)])
-        self._signal = signal.Signals(number)
-        self._signal_time = time.monotonic()
+        code = _EXIT_CODES[signal.Signals(number)]
+        if self._asked is not None:
+            os._exit(code)
+        self.interrupt(Interruption(f"interrupted by {signal.Signals(number).name}", code))
 
 
 def _end_time() -> float | None:

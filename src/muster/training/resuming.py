@@ -11,7 +11,7 @@ from muster.runs.folder import RunFolder
 
 RAISED_FOR_WORKERS = "raised to resources.workers"
 
-_CHANGEABLE = (
+CHANGEABLE = (
     "stop.",
     "evaluation.",
     "checkpoint.",
@@ -39,7 +39,7 @@ def merge_with_saved(folder: RunFolder, given: LoadedExperiment) -> LoadedExperi
         value, before = _get(table, key), _get(saved_table, key)
         if key == "name" or value == before or sources.get(key) == RAISED_FOR_WORKERS:
             continue
-        if key.startswith(_CHANGEABLE):
+        if key.startswith(CHANGEABLE):
             merged = merged.replace(key, value, given.sources[key])
         else:
             problems.append(

@@ -64,17 +64,22 @@ def train(
     overrides: Mapping[str, Any] | None = None,
     options: TrainOptions | None = None,
     listener: Listener | None = None,
+    watch: InterruptionWatch | None = None,
 ) -> TrainResult:
     """Train an experiment: a file, a simulator's id, or an `Experiment`.
 
     `overrides` maps dotted keys to values, such as `{"stop.steps": 100_000}`; not for a `LoadedExperiment`.
+    `watch` is what may interrupt the run; default: signals, and the end of the wall time.
 
     Raises:
         MusterError: with an exit code, and a message for the user.
     """
     loaded = _load(experiment, overrides or {})
     options, listener = options or TrainOptions(), listener or Silence()
-    with InterruptionWatch() as watch:
+    if loaded.experiment.sweep is not None:
+        listener.noticed("[sweep] is not used here: `muster sweep` trains its trials")
+        loaded = loaded.without("sweep")
+    with watch or InterruptionWatch() as watch:
         folder = _choose_folder(loaded.experiment, options)
         resuming = options.resume and folder.exists()
         if resuming:

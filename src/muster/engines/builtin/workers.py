@@ -150,7 +150,9 @@ class RayCollector:
 
         self._ray = ray
         self._settings = settings
-        self._actor_class = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy="SPREAD")(Worker)
+        # In a placement group, such as that of a sweep's trial, the workers' CPUs are those reserved there.
+        strategy = "SPREAD" if ray.util.get_current_placement_group() is None else None
+        self._actor_class = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy=strategy)(Worker)
         self._dealt = [list(range(w, len(starts), num_workers)) for w in range(num_workers)]
         self._next_episodes = [start.first_episodes for start in starts]
         self._losses_in_a_row = [0] * num_workers

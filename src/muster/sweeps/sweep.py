@@ -1,0 +1,182 @@
+"""One sweep from beginning to end: choose or resume its folder, have Ray, let Tune run the trials, sum up."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import warnings
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from muster.errors import ExperimentError, InputError, Problem
+from muster.experiment import LoadedExperiment, load_experiment
+from muster.experiment.schema import Experiment
+from muster.runs.files import explained, write_text
+from muster.runs.lock import RunLock
+from muster.sweeps.folder import SweepFolder, choose_folder
+from muster.sweeps.listening import SweepListener
+from muster.sweeps.proposals import proposer_for
+from muster.sweeps.record import SweepRecord
+from muster.sweeps.resources import Bundle, bundles, ray_for_trials, total
+from muster.sweeps.summary import SweepResult, summarise, verdict
+from muster.training.interruption import InterruptionWatch
+from muster.training.resuming import CHANGEABLE
+
+TUNE_PACKAGES = ("fsspec", "pandas", "pyarrow", "tensorboardX")
+_TUNE_SETTINGS = {
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000000",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What is asked of one call and is not part of the experiment."""
+
+    runs_dir: str | Path | None = None
+    resume: bool = False
+    show_output: bool = False
+
+
+def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListener) -> SweepResult:
+    """Train all trials of an experiment's sweep, or those that are left.
+
+    Raises:
+        MusterError: with an exit code, and a message for the user.
+    """
+    experiment = loaded.experiment
+    if experiment.sweep is None:
+        raise InputError(
+            "the experiment has no [sweep]: nothing varies\n"
+            "    for example: --set sweep.parameters.algorithm.lr='{ grid = [1e-4, 1e-3] }'"
+        )
+    _require_packages(experiment.sweep.search)
+    folder = choose_folder(experiment, options.runs_dir, resume=options.resume)
+    if folder.exists():
+        _require_same(folder, experiment)
+    with (
+        InterruptionWatch() as watch,
+        ray_for_trials(_needed(experiment), show_output=options.show_output) as fitting,
+    ):
+        watch.listen()
+        _tell_of_concurrency(experiment, fitting, listener)
+        with explained(folder.path):
+            folder.path.mkdir(parents=True, exist_ok=True)
+        with RunLock(folder.lock, listener.noticed):
+            record = _open(folder, loaded)
+            listener.started(record, experiment)
+            os.environ.update(_TUNE_SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(fitting))
+            is_complete = _run(record, experiment, watch, listener)
+            for trial in record.trials:
+                record.refresh(trial)
+            return summarise(record, *verdict(record, is_complete, watch.pending()))
+
+
+def _require_packages(search: str) -> None:
+    needed = [*TUNE_PACKAGES, *(["optuna"] if search == "optuna" else [])]
+    if missing := [name for name in needed if find_spec(name) is None]:
+        raise InputError(f"a sweep needs {', '.join(missing)}\n    pip install 'muster-rl[sweep]'")
+
+
+def _open(folder: SweepFolder, loaded: LoadedExperiment) -> SweepRecord:
+    """Begin a sweep's record, or read that of the one to resume, in which nothing has failed yet."""
+    section = loaded.experiment.sweep
+    assert section is not None
+    record = SweepRecord.load(folder) if folder.exists() else SweepRecord(folder, section.metric, section.mode)
+    with explained(folder.path):
+        write_text(folder.experiment, tomli_w.dumps(loaded.given()))
+        shutil.rmtree(folder.scratch, ignore_errors=True)
+        folder.forget_interruption()
+    for trial in record.trials:
+        if trial.state == "failed" or not trial.is_done:
+            trial.state, trial.reason, trial.exit_code = "queued", "", None
+    record.save()
+    return record
+
+
+def _require_same(folder: SweepFolder, experiment: Experiment) -> None:
+    """Refuse a resume that would make it another sweep, naming each change."""
+    before, now = (
+        _leaves(load_experiment(folder.experiment).experiment.as_table()),
+        _leaves(experiment.as_table()),
+    )
+    problems = [
+        Problem(
+            key,
+            f"is {now.get(key)!r}, but the sweep to resume has {before.get(key)!r}",
+            "change it back, or start a new sweep with another --name",
+        )
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key)
+        and not key.startswith((*CHANGEABLE, "sweep.trials", "sweep.concurrent"))
+    ]
+    if problems:
+        raise ExperimentError(f"--resume {folder.path.name}", problems)
+
+
+def _leaves(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in table.items():
+        leaves.update(_leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
+    return leaves
+
+
+def _needed(experiment: Experiment) -> Bundle:
+    """Return the most that a trial may need."""
+    assert experiment.sweep is not None
+    swept = experiment.sweep.parameters.get("resources.workers")
+    numbers = [value for value in swept.values if value != "auto"] if swept else [experiment.resources.workers]
+    resources = experiment.resources.model_copy(update={"workers": max(numbers, key=_count, default=0)})
+    return total(bundles(experiment.model_copy(update={"resources": resources})))
+
+
+def _count(workers: int | str) -> int:
+    return 0 if isinstance(workers, str) else workers
+
+
+def _tell_of_concurrency(experiment: Experiment, fitting: int, listener: SweepListener) -> None:
+    assert experiment.sweep is not None
+    if (asked := experiment.sweep.concurrent) and asked > fitting:
+        listener.noticed(f"{fitting} trials at a time instead of concurrent = {asked}: there are no more CPUs")
+
+
+def _run(record: SweepRecord, experiment: Experiment, watch: InterruptionWatch, listener: SweepListener) -> bool:
+    """Let Tune run what is left; return whether there are no more trials to come."""
+    from ray import tune
+
+    from muster.sweeps.reporting import Reporter
+    from muster.sweeps.schedulers import scheduler_for
+    from muster.sweeps.trial import TrialRun
+    from muster.sweeps.trials import TrialQueue
+
+    assert experiment.sweep is not None
+    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    queue = TrialQueue(record, proposer_for(experiment), experiment.sweep.concurrent)
+    reporter = Reporter(record, watch, listener)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tune.run(
+                TrialRun,
+                name="tune",
+                storage_path=str(record.folder.scratch),
+                search_alg=queue,
+                scheduler=scheduler_for(experiment, record),
+                stop=reporter.stopper,
+                callbacks=[reporter],
+                raise_on_failed_trial=False,
+                verbose=0,
+            )
+        return queue.are_all_out
+    finally:
+        record.folder.forget_interruption()
+        shutil.rmtree(record.folder.scratch, ignore_errors=True)
