@@ -6,7 +6,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from muster.errors import ExperimentError, InputError, Problem
-from muster.experiment.schema import ALGORITHMS, Experiment, section_model
+from muster.experiment.schema import ALGORITHM_TAGS, ALGORITHMS, Experiment, section_model
 from muster.simulators.building import find_simulator
 
 
@@ -33,12 +33,19 @@ class LoadedExperiment:
 
     experiment: Experiment
     sources: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    subject: str = "experiment"
+
+    def place(self, key: str) -> str:
+        """Return where a key was given, as error messages say it: file and line, or flag."""
+        return self.places.get(key, key)
 
     def replace(self, key: str, value: Any, source: str) -> LoadedExperiment:
         """Return a copy in which one dotted key has another value."""
         table = self.experiment.as_table()
         _put(table, key, value)
-        return LoadedExperiment(Experiment.model_validate(table), {**self.sources, key: source})
+        experiment = Experiment.model_validate(table)
+        return replace(self, experiment=experiment, sources={**self.sources, key: source})
 
 
 def parse_set(text: str) -> Override:
@@ -94,7 +101,8 @@ def _load(
         raise ExperimentError(str(lines.path), problems) from None
     experiment = _with_search_paths(experiment, folder)
     sources = {key: given.get(key, "default") for key, _ in _leaves(experiment.as_table())}
-    return LoadedExperiment(experiment, sources)
+    places = {key: lines.place(key, given) for key in given}
+    return LoadedExperiment(experiment, sources, places, str(lines.path))
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
@@ -180,7 +188,7 @@ def _problems(
     problems = []
     for detail in details:
         loc = [str(part) for part in detail["loc"]]
-        if loc[0] == "algorithm" and loc[1:2] and loc[1] in ALGORITHMS:
+        if loc[0] == "algorithm" and loc[1:2] and loc[1] in ALGORITHM_TAGS:
             loc.pop(1)
         loc = [part for part in loc if not part.startswith(("constrained-", "literal["))]
         problems.append(_problem(detail, ".".join(loc[:2]), table, sources, lines))
