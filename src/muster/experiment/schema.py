@@ -99,7 +99,7 @@ class TRPOSection(AlgorithmSection):
     @classmethod
     def _only_builtin(cls, engine: str) -> str:
         if engine != "builtin":
-            raise ValueError("RLlib has no TRPO; expected builtin")
+            raise ValueError("there is no TRPO in RLlib; expected builtin")
         return engine
 
 

@@ -20,12 +20,14 @@ class Collector:
     def __init__(self) -> None:
         self._reports: list[Report] = []
         self._joined: Counter[int] = Counter()
+        self._runners: dict[int, Any] = {}
         self._scales = Scales()
         self._last_words: str | None = None
         self._num_reports = 0
 
-    def join(self, worker: int) -> int:
-        """Return how often an env runner of that number was here before."""
+    def join(self, worker: int, runner: Any) -> int:
+        """Get to know an env runner; return how often one of that number was here before."""
+        self._runners[worker] = runner
         self._joined[worker] += 1
         return self._joined[worker] - 1
 
@@ -43,6 +45,10 @@ class Collector:
         """Return all that was reported since this was last called."""
         reports, self._reports = self._reports, []
         return Report.joined(reports)
+
+    def runners(self) -> list[Any]:
+        """Return the env runners."""
+        return list(self._runners.values())
 
     def set_scales(self, scales: Scales) -> None:
         """Replace the scales."""

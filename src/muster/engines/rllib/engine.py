@@ -26,8 +26,6 @@ from muster.errors import NonFiniteUpdateError
 from muster.simulators.building import Simulator
 from muster.simulators.seeding import Stream, reset_seed
 
-CLOSE_SECONDS = 5.0
-
 
 class RLlibEngine:
     """One of RLlib's algorithms for one experiment, with a number of env runners (0: in this process)."""
@@ -168,18 +166,12 @@ class RLlibEngine:
         return None
 
     def close(self) -> None:
-        """End the env runners; one that is in the middle of a long step is not waited for."""
-        group = self._algorithm.env_runner_group
-        for runner in group.foreach_env_runner(_own_handle, local_env_runner=False, timeout_seconds=CLOSE_SECONDS):
-            ray.kill(runner)
-        if not self._is_abandoned:
+        """End the env runners, which may be in the middle of a long step; else close RLlib as it wants it."""
+        if self._collector is None:
             self._algorithm.stop()
-        if self._collector is not None:
-            ray.kill(self._collector)
-
-
-def _own_handle(_: Any) -> Any:
-    return ray.get_runtime_context().current_actor
+            return
+        for actor in [*ray.get(self._collector.runners.remote()), self._collector]:
+            ray.kill(actor)
 
 
 def _learn_seconds(result: dict[str, Any]) -> float:

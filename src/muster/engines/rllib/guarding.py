@@ -7,6 +7,7 @@ simulator is built anew. When it fails again and again, the run is told at once.
 from __future__ import annotations
 
 import math
+import threading
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
 
 
 def _give_up(message: str) -> None:
-    """End the run: at once in the driver's own process, through the collector from any other."""
+    """End the run: at once in the driver's own process; from another through the collector, which ends it."""
     report = STATION.take()
     if STATION.collector is None:
         raise EscapeError(SimulatorError(message, report.failures))
@@ -151,4 +152,4 @@ def _give_up(message: str) -> None:
     import ray
 
     ray.get(STATION.collector.post.remote(report, message))
-    raise RuntimeError(message)
+    threading.Event().wait()

@@ -84,7 +84,7 @@ class Station:
             import ray
 
             self.collector = collector
-            self.life = ray.get(collector.join.remote(worker))
+            self.life = ray.get(collector.join.remote(worker, ray.get_runtime_context().current_actor))
         self.num_simulators += 1
         return self.num_simulators - 1
 
