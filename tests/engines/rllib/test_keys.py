@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_the_same_ppo_file_means_the_same_on_both_engines() -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_module_of_one_s_own(workers: int, tmp_path: Path, ray_with_four_cpus: None) -> None:
-    changes = {"model__class": str(ROOT / MODEL_CLASS), "resources__workers": workers}
+    changes: dict[str, Any] = {"model__class": str(ROOT / MODEL_CLASS), "resources__workers": workers}
     small(str(ROOT / "examples" / "ratio" / "ratio.toml"), tmp_path, **changes)
     policy = load_policy(tmp_path / "run")
     assert 0 <= policy.act([0, 0, 0, 0, 0]) < 49

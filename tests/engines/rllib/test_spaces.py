@@ -45,7 +45,7 @@ def test_an_image_keeps_its_shape() -> None:
     "space",
     [
         spaces.Discrete(3, start=-1),
-        spaces.MultiDiscrete([[2, 3], [4, 5]]),
+        spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])),
         spaces.Box(-2, 3, (2, 2), np.float64),
         spaces.Box(0, 9, (2,), np.int32),
     ],

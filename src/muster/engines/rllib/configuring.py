@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,6 +122,7 @@ def quieten() -> None:
     """Keep RLlib's notes on itself off the user's screen; errors stay."""
     for name in ("ray.rllib", "ray.tune", "ray._common.deprecation", "ray.rllib.utils.deprecation"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*rllib-single-agent-env-v0 already in registry")
 
 
 def _set_model(config: Any, subject: Subject) -> None:
