@@ -15,9 +15,9 @@ from muster.training.evaluation import evaluate
 from tests.engines.rllib.runs import small
 
 _REPLAY: dict[str, Any] = {
-    "algorithm__num_steps_sampled_before_learning_starts": 100,
+    "algorithm__num_steps_sampled_before_learning_starts": 60,
     "algorithm__train_batch_size": 16,
-    "algorithm__rllib": {"min_sample_timesteps_per_iteration": 200},
+    "algorithm__rllib": {"min_sample_timesteps_per_iteration": 80},
 }
 _ASYNCHRONOUS: dict[str, Any] = {
     "algorithm__train_batch_size": 100,
@@ -61,6 +61,6 @@ def test_the_replay_buffer_is_saved_where_asked(tmp_path: Path, ray_with_four_cp
     settings = {**_REPLAY, "checkpoint__replay_buffer": True, "stop__iterations": 1}
     small("CartPole-v1", tmp_path, algorithm="DQN", **settings)
     assert (tmp_path / "run" / "checkpoints" / "latest" / "replay.pkl").is_file()
-    settings |= {"stop__iterations": 2, "algorithm__num_steps_sampled_before_learning_starts": 100}
+    settings |= {"stop__iterations": 2}
     result = small("CartPole-v1", tmp_path, algorithm="DQN", resume=True, **settings)
     assert result.iterations == 2

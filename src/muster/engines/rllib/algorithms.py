@@ -83,7 +83,7 @@ ALGORITHMS = {
         "dreamerv3",
         ("discrete", "box"),
         True,
-        None,
+        200,
         {"world/loss": "WORLD_MODEL_L_total", "policy/loss": "ACTOR_L_total", "value/loss": "CRITIC_L_total"},
     ),
 }

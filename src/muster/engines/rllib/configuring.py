@@ -113,7 +113,7 @@ def make_config(subject: Subject, num_workers: int, env_class: type[Any], env_co
     config.min_sample_timesteps_per_iteration = algorithm.steps or 0
     for name, value in getattr(experiment.algorithm, "rllib", {}).items():
         setattr(config, name, value)
-    if config.train_batch_size_per_learner and config.num_learners > 1:
+    if config.num_learners > 1:
         config.train_batch_size_per_learner = math.ceil(config.train_batch_size_per_learner / config.num_learners)
     return config
 

@@ -51,7 +51,7 @@ class RLlibEngine:
         _remove_log_folder(self._algorithm)
         values = self._load(checkpoint, weights_from)
         self._captured = state.capture(self._algorithm, values["observations"], values["returns"])
-        self.batch_size = max(config.total_train_batch_size or 0, config.min_sample_timesteps_per_iteration or 0)
+        self.batch_size = config.min_sample_timesteps_per_iteration or config.total_train_batch_size
         self.episodes_restarted = checkpoint is not None
         self._watched = WatchedTraining(self._algorithm, self._collector)
         self._is_abandoned = False

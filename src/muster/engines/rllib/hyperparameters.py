@@ -44,7 +44,7 @@ def hyperparameter_names(config: Any) -> set[str]:
             for name, parameter in inspect.signature(training).parameters.items()
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.default != DEPRECATED_VALUE
         }
-    return {name for name in names - _NOT_HYPERPARAMETERS if not name.startswith("_") and hasattr(config, name)}
+    return {name for name in names - _NOT_HYPERPARAMETERS if not name.startswith("_") and name in dir(config)}
 
 
 def setting_names(config: Any) -> set[str]:
@@ -68,7 +68,7 @@ def problems_with_keys(
         place = loaded.place(f"algorithm.{key}")
         if key not in names:
             problems.append(Problem(place, *_unknown(key, f"[algorithm] of {algorithm.name}", names | set(own))))
-        elif problem := _type_problem(getattr(config, key), value):
+        elif problem := _type_problem(vars(config).get(key), value):
             problems.append(Problem(place, problem))
     settings = setting_names(config)
     for key, value in getattr(algorithm, "rllib", {}).items():
@@ -77,7 +77,7 @@ def problems_with_keys(
             problems.append(Problem(place, f"is not set here, but by {SETTLED[key]}"))
         elif key not in settings:
             problems.append(Problem(place, *_unknown(key, f"RLlib's config of {algorithm.name}", settings)))
-        elif problem := _type_problem(getattr(config, key), value):
+        elif problem := _type_problem(vars(config).get(key), value):
             problems.append(Problem(place, problem))
     return problems
 

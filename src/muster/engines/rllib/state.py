@@ -128,7 +128,7 @@ def read_replay(algorithm: Any, folder: Path) -> None:
 
 def _read_attributes(learner: Any) -> dict[str, dict[str, float]]:
     found = {name: getattr(learner, name, {}) for name in _LEARNER_ATTRIBUTES}
-    return {name: {key: float(value) for key, value in table.items()} for name, table in found.items()}
+    return {name: {key: float(value.detach()) for key, value in table.items()} for name, table in found.items()}
 
 
 def _write_attributes(learner: Any, attributes: dict[str, dict[str, float]]) -> None:
