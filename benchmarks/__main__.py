@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("learning", "worker_memory", "launch_times")
+NAMES = ("learning", "rllib_learning", "worker_memory", "launch_times")
 RESULTS = Path(__file__).parent / "results"
 
 

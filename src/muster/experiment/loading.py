@@ -123,13 +123,20 @@ def _with_search_paths(experiment: Experiment, base: Path) -> Experiment:
     for extra in (base, Path.cwd()):
         if str(extra) not in paths:
             paths.append(str(extra))
-    identifier = experiment.env.id
-    file, colon, attribute = identifier.rpartition(":")
-    if colon and file.endswith(".py"):
-        found = next((base / file for base in (base, Path.cwd()) if (base / file).is_file()), base / file)
-        identifier = f"{found.resolve()}:{attribute}"
-    env = experiment.env.model_copy(update={"paths": paths, "id": identifier})
-    return experiment.model_copy(update={"env": env})
+    env = experiment.env.model_copy(update={"paths": paths, "id": _absolute(experiment.env.id, base)})
+    model = experiment.model
+    if model.class_ is not None:
+        model = model.model_copy(update={"class_": _absolute(model.class_, base)})
+    return experiment.model_copy(update={"env": env, "model": model})
+
+
+def _absolute(name: str, base: Path) -> str:
+    """Make the path of `path/to/file.py:Class` absolute; other names stay as they are."""
+    file, colon, attribute = name.rpartition(":")
+    if not colon or not file.endswith(".py"):
+        return name
+    found = next((folder / file for folder in (base, Path.cwd()) if (folder / file).is_file()), base / file)
+    return f"{found.resolve()}:{attribute}"
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -34,7 +35,9 @@ class Algorithm:
 
     def new_config(self, name: str) -> Any:
         """Return RLlib's config of this algorithm with its defaults."""
-        module = import_module(f"ray.rllib.algorithms.{self.package}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = import_module(f"ray.rllib.algorithms.{self.package}")
         return getattr(module, f"{name}Config")()
 
 
