@@ -32,11 +32,12 @@ class Case:
     goal: float | None
 
 
+_PPO_FLAGS = ["--engine", "rllib", "--stop-steps", "300000", "--stop-return", "450"]
 CASES = [
     Case("CartPole-v1, DQN, at most 200,000 steps", [str(EXPERIMENTS / "dqn_cartpole.toml")], 450.0),
     Case(
         "CartPole-v1, PPO, at most 300,000 steps",
-        [str(EXPERIMENTS / "ppo_cartpole.toml"), *"--engine rllib --stop-steps 300000 --stop-return 450".split()],
+        [str(EXPERIMENTS / "ppo_cartpole.toml"), *_PPO_FLAGS],
         450.0,
     ),
     Case("Pendulum-v1, SAC", [str(EXPERIMENTS / "sac_pendulum.toml")], -250.0),
