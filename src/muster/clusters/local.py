@@ -82,7 +82,6 @@ def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[Non
             "RAY_AUTH_TOKEN_PATH": str(token),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-            "RAY_BACKEND_LOG_LEVEL": "fatal",
         }
         with _environment(settings):
             _reread_authentication()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +49,12 @@ class RLlibEngine:
         self._collector = start_collector() if num_workers else None
         start = int(checkpoint.name) if checkpoint is not None else 0
         config = self._config(simulator, start)
-        self._algorithm = config.build_algo()
+        with _quiet_ray() if num_workers else nullcontext():
+            self._algorithm = config.build_algo()
         _remove_log_folder(self._algorithm)
         values = self._load(checkpoint, weights_from)
         self._captured = state.capture(self._algorithm, values["observations"], values["returns"])
+        self._figures = _figures_of(subject, config)
         self.batch_size = config.min_sample_timesteps_per_iteration or config.total_train_batch_size
         self.episodes_restarted = checkpoint is not None
         self._watched = WatchedTraining(self._algorithm, self._collector)
@@ -88,7 +92,7 @@ class RLlibEngine:
     @property
     def metric_names(self) -> tuple[str, ...]:
         """The columns that the algorithm adds to the record."""
-        return tuple(self._subject.algorithm.figures)
+        return tuple(self._figures)
 
     def iterate(self, fraction_done: float, interrupted: Callable[[], bool]) -> Iteration:
         """Let RLlib train once; the state to be saved changes only if all of it succeeds.
@@ -121,7 +125,7 @@ class RLlibEngine:
             episodes=report.episodes,
             failures=report.failures,
             workers_lost=self._watched.take_losses(),
-            metrics={name: _figure(figures.get(key)) for name, key in self._subject.algorithm.figures.items()},
+            metrics={name: _figure(figures.get(key)) for name, key in self._figures.items()},
             sample_seconds=seconds - learn_seconds,
             learn_seconds=learn_seconds,
             wait_seconds=0.0,
@@ -181,8 +185,29 @@ def _learn_seconds(result: dict[str, Any]) -> float:
     return float(mean) * float(result.get("num_training_step_calls_per_iteration", 1))
 
 
+def _figures_of(subject: Subject, config: Any) -> dict[str, str]:
+    """Return the algorithm's figures, without the KL where it is not measured and stays zero."""
+    figures = subject.algorithm.figures
+    measures_kl = getattr(config, "use_kl_loss", False)
+    return {name: key for name, key in figures.items() if measures_kl or "kl" not in name}
+
+
 def _figure(value: Any) -> float | None:
     return None if value is None or math.isnan(value) else float(value)
+
+
+@contextmanager
+def _quiet_ray() -> Iterator[None]:
+    """Keep what Ray's own library writes off the screen: it warns of how RLlib makes its env runners."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _remove_log_folder(algorithm: Any) -> None:
