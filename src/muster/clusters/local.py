@@ -147,7 +147,7 @@ def _require_free(num_cpus: int, num_gpus: float, whose: str) -> None:
 
 
 def _too_much(num_cpus: int, num_gpus: float, figures: str, most_workers: int) -> ClusterError:
-    asked = f"{num_cpus} workers" + (f" and {num_gpus:g} GPUs" if num_gpus else "")
+    asked = f"{num_cpus} CPUs and {num_gpus:g} GPUs" if num_gpus else f"{num_cpus} workers"
     hint = f"ask for --workers {most_workers} at most" if num_cpus > most_workers else "ask for fewer --gpus"
     return ClusterError(f"{asked} were asked for, but {figures}\n    {hint}")
 

@@ -268,7 +268,7 @@ def _write_description(folder: RunFolder, loaded: LoadedExperiment) -> None:
 
 def _versions() -> dict[str, Any]:
     packages = {}
-    for name in ("muster-rl", "ray", "gymnasium", "numpy"):
+    for name in ("muster-rl", "ray", "gymnasium", "numpy", "torch"):
         try:
             packages[name.removesuffix("-rl")] = version(name)
         except PackageNotFoundError:

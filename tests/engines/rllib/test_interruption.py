@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,11 @@ def test_an_iteration_that_takes_too_long_is_abandoned(
 
     monkeypatch.setattr(interruption, "GRACE_SECONDS", 1.0)
     listener = Interrupter()
-    changes = {"resources__workers": workers, "env__config": {"seconds": 1.0}, "listener": listener}
+    changes: dict[str, Any] = {
+        "resources__workers": workers,
+        "env__config": {"seconds": 1.0},
+        "listener": listener,
+    }
     result = small("tests.toys:Slow", tmp_path, **changes)
     assert time.monotonic() - listener.time < 25
     assert (result.exit_code, result.iterations) == (143, 0)

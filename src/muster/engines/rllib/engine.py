@@ -176,6 +176,8 @@ class RLlibEngine:
             return
         for actor in [*ray.get(self._collector.runners.remote()), self._collector]:
             ray.kill(actor)
+        # Else its destructor does it later, and starts another Ray for that.
+        self._algorithm.learner_group.shutdown()
 
 
 def _learn_seconds(result: dict[str, Any]) -> float:
