@@ -51,6 +51,8 @@ def test_trains_resumes_and_acts(
     rows = read_metrics(tmp_path / "run" / "metrics.csv")
     assert [row["iteration"] for row in rows] == ["1", "2", "3"]
     assert rows[-1]["value/loss"] != ""
+    if algorithm == "SAC":
+        assert float(rows[2]["policy/entropy_weight"]) < float(rows[1]["policy/entropy_weight"]) < 1
     policy = load_policy(tmp_path / "run")
     assert evaluate(policy, Simulator(target, max_episode_steps=20), 2, seed=0).length_mean > 5
     saved = load_experiment(tmp_path / "run" / "experiment.toml").experiment

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 import torch
 
-from muster.engines.engine import Iteration, SamplingAbandonedError
+from muster.engines.engine import Iteration
 from muster.engines.moments import Moments
 from muster.engines.rllib import state
 from muster.engines.rllib.collecting import start_collector
@@ -58,7 +58,7 @@ class RLlibEngine:
         self.batch_size = config.min_sample_timesteps_per_iteration or config.total_train_batch_size
         self.episodes_restarted = checkpoint is not None
         self._watched = WatchedTraining(self._algorithm, self._collector)
-        self._is_abandoned = False
+        self._is_training = False
 
     def _config(self, simulator: Simulator, start: int) -> Any:
         subject, experiment = self._subject, self._subject.experiment
@@ -104,11 +104,9 @@ class RLlibEngine:
         STATION.scales = self._scales()
         if self._collector:
             ray.get(self._collector.set_scales.remote(STATION.scales))
-        try:
-            result = self._watched.train(interrupted) if self._num_workers else self._train_here(interrupted)
-        except SamplingAbandonedError:
-            self._is_abandoned = True
-            raise
+        self._is_training = True
+        result = self._watched.train(interrupted) if self._num_workers else self._train_here(interrupted)
+        self._is_training = False
         seconds = time.perf_counter() - started
         report = ray.get(self._collector.take.remote()) if self._collector else STATION.take()
         figures = result.get("learners", {}).get("default_policy", {})
@@ -162,10 +160,13 @@ class RLlibEngine:
         return RLlibPolicy(self._subject, self._captured.policy, self._scales().observations)
 
     def save(self, folder: Path, *, simulators: bool) -> str | None:
-        """Write policy and complete training state into a folder; the replay buffer where it is asked for."""
+        """Write policy and complete training state into a folder; the replay buffer where it is asked for.
+
+        Not after an iteration that was given up, though: its thread may be filling the buffer still.
+        """
         self.policy().save(folder)
         self._captured.write(folder)
-        if self._subject.experiment.checkpoint.replay_buffer and not self._is_abandoned:
+        if self._subject.experiment.checkpoint.replay_buffer and not self._is_training:
             state.write_replay(self._algorithm, folder)
         return None
 
