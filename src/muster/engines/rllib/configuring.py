@@ -51,12 +51,16 @@ def hyperparameters(experiment: Experiment) -> dict[str, Any]:
     """Return what was given of RLlib's hyperparameters, by RLlib's names."""
     algorithm = experiment.algorithm
     if isinstance(algorithm, RLlibSection):
-        return algorithm.hyperparameters
+        given = algorithm.hyperparameters
+        # A range, which RLlib knows by its being a tuple; TOML has none.
+        if isinstance(steps := given.get("n_step"), list):
+            given["n_step"] = tuple(steps)
+        return given
     assert isinstance(algorithm, PPOSection)
-    steps = experiment.stop.steps
-    falls = algorithm.lr_schedule == "linear" and steps is not None
+    end = experiment.stop.steps
+    falls = algorithm.lr_schedule == "linear" and end is not None
     return {
-        "lr": [[0, algorithm.lr], [steps, 0.0]] if falls else algorithm.lr,
+        "lr": [[0, algorithm.lr], [end, 0.0]] if falls else algorithm.lr,
         "gamma": algorithm.gamma,
         "lambda_": algorithm.lambda_,
         "train_batch_size": algorithm.train_batch_size,
