@@ -47,16 +47,12 @@ format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/pip install --quiet --constraint constraints.txt 'ray[rllib]'
-	@touch $@
-
 lab: $(VENV)/.dev lab-packages  ## make a small cluster on this machine and open a shell on its login host
 	$(BIN)/python -m tests.lab up 3
 	-$(BIN)/python -m tests.lab shell login
 	$(BIN)/python -m tests.lab down
 
-bench: $(VENV)/.bench  ## measure; ONLY=name for one benchmark
+bench: $(VENV)/.dev  ## measure; ONLY=name for one benchmark
 	$(BIN)/python -m benchmarks $(ONLY)
 
 clean:  ## remove the virtual environment and caches

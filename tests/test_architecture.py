@@ -65,6 +65,30 @@ def test_only_the_sweeps_import_tune() -> None:
     assert importers == {"sweeps"}
 
 
+def test_only_one_package_imports_rllib() -> None:
+    importers = {
+        path.relative_to(PACKAGE).parent
+        for path in own_files()
+        for module in imports_of(path)
+        if module.startswith("ray.rllib")
+    }
+    assert importers == {Path("engines/rllib")}
+
+
+def test_the_command_line_and_the_built_in_engine_import_neither_torch_nor_rllib(tmp_path: Path) -> None:
+    code = (
+        "import sys, muster.cli.main\n"
+        "from muster import train\n"
+        "from muster.training import TrainOptions\n"
+        "overrides = {'resources.workers': 0, 'stop.iterations': 1}\n"
+        f"train('CartPole-v1', overrides=overrides, options=TrainOptions(runs_dir={str(tmp_path)!r}))\n"
+        "heavy = {'torch', 'ray'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_worker_imports_neither_torch_nor_rllib_nor_the_experiment() -> None:
     code = (
         "import sys, muster.engines.builtin.workers\n"

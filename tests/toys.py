@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -148,10 +149,14 @@ class BrokenConstructor(Guess):
 
 
 class Slow(Guess):
-    """Takes a tenth of a second a step."""
+    """Takes its time for a step."""
+
+    def __init__(self, seconds: float = 0.1) -> None:
+        super().__init__()
+        self.seconds = seconds
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(0.1)
+        time.sleep(self.seconds)
         return super().step(action)
 
 
@@ -182,3 +187,49 @@ class FailsWhenEvaluated(Guess):
         if self.fails:
             raise RuntimeError("the valve stuck")
         return super().step(action)
+
+
+class Dying(Guess):
+    """Ends its process at the third step."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        if self.steps == 2:
+            os._exit(1)
+        return super().step(action)
+
+
+class Parts(Guess):
+    """Shows its number in a Dict, beside measurements in a Tuple; acts with two choices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict(
+            {"shown": spaces.Discrete(3), "rest": spaces.Tuple((spaces.Box(-9, 9, (2,)), spaces.MultiBinary(2)))}
+        )
+        self.action_space = spaces.MultiDiscrete([3, 2])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        gymnasium.Env.reset(self, seed=seed)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = float(action[0] == self.shown)
+        self.steps += 1
+        return self._observe(), reward, self.steps == self.length, False, {}
+
+    def _observe(self) -> dict[str, Any]:
+        self.shown = int(self.np_random.integers(3))
+        return {"shown": self.shown, "rest": (self.np_random.normal(size=2).astype(np.float32), np.array([1, 0]))}
+
+
+class Picture(Parts):
+    """Shows a small picture."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+
+    def _observe(self) -> Any:
+        self.shown = int(self.np_random.integers(3))
+        return np.full((8, 8, 3), 100 * self.shown, np.uint8)

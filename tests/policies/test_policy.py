@@ -11,13 +11,14 @@ import pytest
 from gymnasium import spaces
 
 from muster.errors import CheckpointError, InputError
-from muster.policies import Policy, load_policy
+from muster.policies import load_policy
 from muster.policies.mlp import MLP
+from muster.policies.mlp_policy import MLPPolicy
 from muster.policies.normalizer import Scale
 from muster.simulators.encoding import describe_actions, describe_observations
 
 
-def make_policy(action_space: spaces.Space[object]) -> Policy:
+def make_policy(action_space: spaces.Space[object]) -> MLPPolicy:
     rng = np.random.default_rng(0)
     actions = describe_actions(action_space)
     outputs = {"discrete": 3, "multi_discrete": 5, "box": 2}[actions["kind"]]
@@ -25,7 +26,7 @@ def make_policy(action_space: spaces.Space[object]) -> Policy:
     layers = network.layers(rng.standard_normal(network.num_parameters).astype(np.float32))
     scale = Scale(np.ones(4, np.float32), np.full(4, 2, np.float32))
     log_std = np.full(2, -1, np.float32) if actions["kind"] == "box" else None
-    return Policy(describe_observations(spaces.Box(-9, 9, (4,))), actions, network, layers, scale, log_std)
+    return MLPPolicy(describe_observations(spaces.Box(-9, 9, (4,))), actions, network, layers, scale, log_std)
 
 
 @pytest.mark.parametrize(

@@ -49,3 +49,10 @@ def test_nan_spaces_and_constructors_are_found() -> None:
 def test_what_cannot_repeat_or_pickle_is_a_warning() -> None:
     assert "different episodes" in warnings("GlobalRandomness")["repeats"]
     assert "does not pickle" in warnings("Unpicklable")["pickles"]
+
+
+def test_observations_of_parts_are_for_an_engine_that_takes_them() -> None:
+    simulator = Simulator("tests.toys:Parts")
+    assert [f.subject for f in check_simulator(simulator) if f.verdict is Verdict.PROBLEM] == ["observations"]
+    findings = check_simulator(simulator, takes_parts=True)
+    assert not [finding for finding in findings if finding.verdict is Verdict.PROBLEM]

@@ -24,6 +24,7 @@ from muster.errors import (
     SimulatorError,
     StorageError,
 )
+from muster.policies.mlp_policy import MLPPolicy
 from muster.runs.files import read_json_lines
 from muster.runs.metrics import read_metrics
 from muster.training import TrainOptions, TrainResult
@@ -146,6 +147,7 @@ def test_from_starts_a_new_run_with_old_weights(tmp_path: Path) -> None:
     result = train("tests.toys:Guess", overrides=overrides, options=options)
     assert (result.iterations, result.steps) == (1, 80)
     old, new = (load_policy(tmp_path / name / "checkpoints" / "latest") for name in ("old", "new"))
+    assert isinstance(old, MLPPolicy) and isinstance(new, MLPPolicy)
     np.testing.assert_allclose(new.layers[0][0], old.layers[0][0], atol=1e-4)
     with pytest.raises(CheckpointError, match="does not fit"):
         train("tests.toys:Guess", overrides={**overrides, "name": "other", "model.hidden": [9]}, options=options)

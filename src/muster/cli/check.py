@@ -28,7 +28,8 @@ def check(
     from muster.simulators.verdict import Verdict
     from muster.training.preparation import simulator_of
 
-    findings = check_simulator(simulator_of(loaded.experiment))
+    experiment = loaded.experiment
+    findings = check_simulator(simulator_of(experiment), takes_parts=experiment.algorithm.engine == "rllib")
     problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
     if as_json:
         print_json({"problems": problems, "findings": [asdict(finding) for finding in findings]})

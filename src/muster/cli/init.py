@@ -15,13 +15,14 @@ from muster.experiment.writing import write_starting_file
 def init(
     env_id: Annotated[str, typer.Argument(metavar="ID", help="The simulator.")] = "CartPole-v1",
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")] = Path("experiment.toml"),
-    algorithm: Annotated[str, typer.Option(help="PPO or TRPO.")] = "PPO",
+    algorithm: Annotated[str, typer.Option(help=f"One of {', '.join(ALGORITHMS)}.")] = "PPO",
 ) -> None:
     """Write a commented experiment file, with every key and its default."""
-    if algorithm.upper() not in ALGORITHMS:
+    name = next((name for name in ALGORITHMS if name.upper() == algorithm.upper()), None)
+    if name is None:
         raise InputError(f"--algorithm {algorithm}: expected one of {', '.join(ALGORITHMS)}")
     try:
-        write_starting_file(output, env_id, algorithm.upper())
+        write_starting_file(output, env_id, name)
     except FileExistsError:
         raise InputError(f"{output}: exists already\n    choose another file with -o") from None
     except OSError as error:

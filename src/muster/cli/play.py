@@ -49,9 +49,10 @@ def play(
     on_step: Callable[[], None] = (lambda: frames.append(env.render())) if video else (lambda: None)
     env.action_space.seed(seed)
     act = policy.act if policy else lambda _: env.action_space.sample()
+    begin_episode = policy.begin_episode if policy else lambda: None
     played = []
     try:
-        for number, episode in enumerate(play(env, act, episodes, seed, on_step), start=1):
+        for number, episode in enumerate(play(env, act, episodes, seed, on_step, begin_episode), start=1):
             played.append(episode)
             if not as_json:
                 console().print(f"episode {number}: return {figure(episode.total)}, {episode.length} steps")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import signal
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from muster.clusters.allocation.reading import usable_cpus, usable_gpus
 from muster.clusters.temporary import temporary_folder
 from muster.errors import ClusterError
 
@@ -22,26 +24,33 @@ _TOKEN_BYTES = 32
 
 
 @contextmanager
-def ray_for(num_workers: int, *, show_worker_output: bool) -> Iterator[None]:
-    """Have a Ray with a CPU for each worker: the one in use, the one that RAY_ADDRESS names, or our own.
+def ray_for(
+    num_cpus: int, num_gpus: float = 0.0, *, show_worker_output: bool, shares_cpus: bool = True
+) -> Iterator[None]:
+    """Have a Ray with so many CPUs and GPUs: the one in use, the one that RAY_ADDRESS names, or our own.
+
+    Our own may have more CPUs than this machine if the processes can share them.
 
     In a placement group, such as that of a sweep's trial, the CPUs are reserved already.
 
     Raises:
-        ClusterError: if it does not come up, or has fewer CPUs than workers.
+        ClusterError: if it does not come up, or has less than is asked for.
     """
     import ray
 
     if ray.is_initialized():
         if ray.util.get_current_placement_group() is None:
-            _require_cpus(num_workers, "the Ray in use")
+            _require_free(num_cpus, num_gpus, "the Ray in use")
         yield
     elif address := os.environ.get(ADDRESS_VARIABLE):
         with _joined(address, show_worker_output):
-            _require_cpus(num_workers, f"the Ray at {address} (from {ADDRESS_VARIABLE})")
+            _require_free(num_cpus, num_gpus, f"the Ray at {address} (from {ADDRESS_VARIABLE})")
             yield
     else:
-        with _own(num_workers, show_worker_output):
+        cpus, gpus = usable_cpus(), usable_gpus()
+        if (num_cpus > cpus and not shares_cpus) or num_gpus > gpus:
+            raise _too_much(num_cpus, num_gpus, f"this machine has {cpus} CPUs and {gpus} GPUs", cpus)
+        with _own(num_cpus, math.ceil(num_gpus), show_worker_output):
             yield
 
 
@@ -63,7 +72,7 @@ def _joined(address: str, show_worker_output: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _own(num_cpus: int, show_worker_output: bool) -> Iterator[None]:
+def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[None]:
     """Start a Ray that no one else can find or use, and leave nothing of it behind."""
     import ray
 
@@ -83,7 +92,7 @@ def _own(num_cpus: int, show_worker_output: bool) -> Iterator[None]:
                 _start_ray(
                     address="local",
                     num_cpus=num_cpus,
-                    num_gpus=0,
+                    num_gpus=num_gpus,
                     object_store_memory=_OBJECT_STORE_BYTES,
                     include_dashboard=False,
                     log_to_driver=show_worker_output,
@@ -119,21 +128,31 @@ def _reread_authentication() -> None:
     AuthenticationTokenLoader.instance().reset_cache()
 
 
-def _require_cpus(num_workers: int, whose: str) -> None:
-    """Look that there is a free CPU for each worker; those of a run that just ended take a moment."""
+def _require_free(num_cpus: int, num_gpus: float, whose: str) -> None:
+    """Look that what is asked for is there and free; what a run had that just ended takes a moment."""
     import ray
 
-    cpus = int(ray.cluster_resources().get("CPU", 0))
+    there = ray.cluster_resources()
+    cpus, gpus = int(there.get("CPU", 0)), there.get("GPU", 0.0)
     deadline = time.monotonic() + FREE_SECONDS
-    while (free := int(ray.available_resources().get("CPU", 0))) < num_workers <= cpus:
-        if time.monotonic() > deadline:
+    while True:
+        free = ray.available_resources()
+        free_cpus, free_gpus = int(free.get("CPU", 0)), free.get("GPU", 0.0)
+        if num_cpus <= free_cpus and num_gpus <= free_gpus:
+            return
+        if num_cpus > cpus or num_gpus > gpus or time.monotonic() > deadline:
             break
         time.sleep(POLL_SECONDS)
-    if num_workers > free:
-        raise ClusterError(
-            f"{num_workers} workers were asked for, but {whose} has {cpus} CPUs, {free} of them free\n"
-            f"    ask for --workers {free} at most"
-        )
+    figures = f"{whose} has {cpus} CPUs, {free_cpus} of them free"
+    if num_gpus:
+        figures += f", and {gpus:g} GPUs, {free_gpus:g} of them free"
+    raise _too_much(num_cpus, num_gpus, figures, free_cpus)
+
+
+def _too_much(num_cpus: int, num_gpus: float, figures: str, most_workers: int) -> ClusterError:
+    asked = f"{num_cpus} CPUs and {num_gpus:g} GPUs" if num_gpus else f"{num_cpus} workers"
+    hint = f"ask for --workers {most_workers} at most" if num_cpus > most_workers else "ask for fewer --gpus"
+    return ClusterError(f"{asked} were asked for, but {figures}\n    {hint}")
 
 
 @contextmanager

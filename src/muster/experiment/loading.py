@@ -6,7 +6,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from muster.errors import ExperimentError, InputError, Problem
-from muster.experiment.schema import ALGORITHMS, Experiment, section_model
+from muster.experiment.schema import ALGORITHM_TAGS, ALGORITHMS, Experiment, section_model
 from muster.experiment.sweep_checking import conflicts, dotted, readable_part, refusals
 from muster.simulators.building import find_simulator
 
@@ -34,12 +34,19 @@ class LoadedExperiment:
 
     experiment: Experiment
     sources: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    subject: str = "experiment"
+
+    def place(self, key: str) -> str:
+        """Return where a key was given, as error messages say it: file and line, or flag."""
+        return self.places.get(key, key)
 
     def replace(self, key: str, value: Any, source: str) -> LoadedExperiment:
         """Return a copy in which one dotted key has another value."""
         table = self.experiment.as_table()
         _put(table, key, value)
-        return LoadedExperiment(Experiment.model_validate(table), {**self.sources, key: source})
+        experiment = Experiment.model_validate(table)
+        return replace(self, experiment=experiment, sources={**self.sources, key: source})
 
     def given(self) -> dict[str, Any]:
         """Return the table of what was given, without defaults, as a file that gives the same experiment."""
@@ -54,7 +61,7 @@ class LoadedExperiment:
         table = self.experiment.as_table()
         table.pop(name, None)
         kept = {key: source for key, source in self.sources.items() if key.partition(".")[0] != name}
-        return LoadedExperiment(Experiment.model_validate(table), kept)
+        return replace(self, experiment=Experiment.model_validate(table), sources=kept)
 
 
 def parse_set(text: str) -> Override:
@@ -113,7 +120,8 @@ def _load(
         raise ExperimentError(str(lines.path), problems)
     experiment = _with_search_paths(experiment, folder)
     sources = {key: given.get(key, "default") for key, _ in _leaves(experiment.as_table())}
-    return LoadedExperiment(experiment, sources)
+    places = {key: lines.place(key, given) for key in given}
+    return LoadedExperiment(experiment, sources, places, str(lines.path))
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
@@ -134,13 +142,20 @@ def _with_search_paths(experiment: Experiment, base: Path) -> Experiment:
     for extra in (base, Path.cwd()):
         if str(extra) not in paths:
             paths.append(str(extra))
-    identifier = experiment.env.id
-    file, colon, attribute = identifier.rpartition(":")
-    if colon and file.endswith(".py"):
-        found = next((base / file for base in (base, Path.cwd()) if (base / file).is_file()), base / file)
-        identifier = f"{found.resolve()}:{attribute}"
-    env = experiment.env.model_copy(update={"paths": paths, "id": identifier})
-    return experiment.model_copy(update={"env": env})
+    env = experiment.env.model_copy(update={"paths": paths, "id": _absolute(experiment.env.id, base)})
+    model = experiment.model
+    if model.class_ is not None:
+        model = model.model_copy(update={"class_": _absolute(model.class_, base)})
+    return experiment.model_copy(update={"env": env, "model": model})
+
+
+def _absolute(name: str, base: Path) -> str:
+    """Make the path of `path/to/file.py:Class` absolute; other names stay as they are."""
+    file, colon, attribute = name.rpartition(":")
+    if not colon or not file.endswith(".py"):
+        return name
+    found = next((folder / file for folder in (base, Path.cwd()) if (folder / file).is_file()), base / file)
+    return f"{found.resolve()}:{attribute}"
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:
@@ -200,7 +215,7 @@ def _problems(
     problems = []
     for detail in details:
         loc = [str(part) for part in detail["loc"]]
-        if loc[0] == "algorithm" and loc[1:2] and loc[1] in ALGORITHMS:
+        if loc[0] == "algorithm" and loc[1:2] and loc[1] in ALGORITHM_TAGS:
             loc.pop(1)
         loc = [part for part in loc if not part.startswith(("constrained-", "literal["))]
         depth = 3 if loc[0] == "sweep" else 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from muster.experiment.quantities import Count, Duration
 from muster.experiment.section import Section
@@ -40,10 +40,14 @@ class EnvSection(Section):
     )
 
 
+_NAME = "Algorithm: PPO or TRPO; on RLlib: PPO, DQN, SAC, APPO, IMPALA, DreamerV3 or TQC."
+_ENGINE = "What trains: builtin (PPO, TRPO) or rllib (PPO, and all others)."
+
+
 class AlgorithmSection(Section):
     """What PPO and TRPO have in common."""
 
-    engine: Literal["builtin"] = Field(default="builtin", description="What trains: builtin.")
+    engine: Literal["builtin", "rllib"] = Field(default="builtin", description=_ENGINE)
     gamma: float = Field(default=0.99, ge=0, le=1, description="Discount per step.")
     lambda_: float = Field(default=0.95, ge=0, le=1, description="Decay of the advantage estimate (GAE).")
     train_batch_size: Count = Field(
@@ -55,7 +59,7 @@ class AlgorithmSection(Section):
 class PPOSection(AlgorithmSection):
     """Proximal policy optimisation."""
 
-    name: Literal["PPO"] = Field(default="PPO", description="Algorithm: PPO or TRPO.")
+    name: Literal["PPO"] = Field(default="PPO", description=_NAME)
     lr: float = Field(default=3e-4, gt=0, description="Learning rate of Adam.")
     lr_schedule: Literal["constant", "linear"] = Field(
         default="constant",
@@ -79,7 +83,7 @@ class PPOSection(AlgorithmSection):
 class TRPOSection(AlgorithmSection):
     """Trust-region policy optimisation."""
 
-    name: Literal["TRPO"] = Field(description="Algorithm: PPO or TRPO.")
+    name: Literal["TRPO"] = Field(description=_NAME)
     target_kl: float = Field(default=0.01, gt=0, description="Size of the trust region: mean KL per update.")
     cg_iterations: Count = Field(default=10, description="Conjugate-gradient iterations.")
     cg_damping: float = Field(default=0.1, ge=0, description="Added to the Fisher matrix's diagonal.")
@@ -87,8 +91,72 @@ class TRPOSection(AlgorithmSection):
     lr: float = Field(default=3e-4, gt=0, description="Learning rate of the value function's Adam.")
     num_epochs: Count = Field(default=10, description="Passes over each batch when fitting the value function.")
 
+    @field_validator("engine")
+    @classmethod
+    def _only_builtin(cls, engine: str) -> str:
+        if engine != "builtin":
+            raise ValueError("there is no TRPO in RLlib; expected builtin")
+        return engine
 
-Algorithm = Annotated[PPOSection | TRPOSection, Field(discriminator="name")]
+
+_RLLIB = "Any other setting of RLlib's AlgorithmConfig, by its name there."
+
+
+class RLlibPPOSection(PPOSection):
+    """RLlib's PPO: the keys of PPO, and those that RLlib has besides."""
+
+    model_config = ConfigDict(extra="allow")
+
+    rllib: dict[str, Any] = Field(default_factory=dict, description=_RLLIB)
+
+
+class RLlibSection(Section):
+    """An algorithm of RLlib's: its hyperparameters by RLlib's own names and with RLlib's defaults."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Literal["DQN", "SAC", "APPO", "IMPALA", "DreamerV3", "TQC"] = Field(description=_NAME)
+    engine: Literal["builtin", "rllib"] = Field(default="rllib", description=_ENGINE)
+    rllib: dict[str, Any] = Field(default_factory=dict, description=_RLLIB)
+
+    @field_validator("engine")
+    @classmethod
+    def _only_rllib(cls, engine: str) -> str:
+        if engine != "rllib":
+            raise ValueError("the built-in engine has PPO and TRPO only; expected rllib")
+        return engine
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The keys that are RLlib's."""
+        return dict(self.model_extra or {})
+
+
+ALGORITHMS: dict[str, type[AlgorithmSection] | type[RLlibSection]] = {
+    "PPO": PPOSection,
+    "TRPO": TRPOSection,
+    **dict.fromkeys(("DQN", "SAC", "APPO", "IMPALA", "DreamerV3", "TQC"), RLlibSection),
+}
+_CANONICAL_NAMES = {name.upper(): name for name in ALGORITHMS}
+
+
+def _kind_of_algorithm(section: Any) -> str | None:
+    """Return the tag of the section that a table, or a section that is made already, is to be read as."""
+    table = section if isinstance(section, dict) else vars(section)
+    name, engine = table.get("name"), table.get("engine")
+    if name == "PPO":
+        return "PPO on RLlib" if engine == "rllib" else "PPO"
+    return "TRPO" if name == "TRPO" else "RLlib" if name in ALGORITHMS else None
+
+
+Algorithm = Annotated[
+    Annotated[PPOSection, Tag("PPO")]
+    | Annotated[TRPOSection, Tag("TRPO")]
+    | Annotated[RLlibPPOSection, Tag("PPO on RLlib")]
+    | Annotated[RLlibSection, Tag("RLlib")],
+    Discriminator(_kind_of_algorithm),
+]
+ALGORITHM_TAGS = ("PPO", "TRPO", "PPO on RLlib", "RLlib")
 
 
 class ModelSection(Section):
@@ -96,10 +164,15 @@ class ModelSection(Section):
 
     hidden: list[Count] = Field(default=[64, 64], description="Sizes of the hidden layers.")
     activation: Literal["tanh", "relu"] = Field(default="tanh", description="tanh or relu.")
+    class_: str | None = Field(
+        default=None,
+        alias="class",
+        description="With RLlib: an RLModule of your own, module:Class or path/to/file.py:Class, instead.",
+    )
 
 
 class NormalizeSection(Section):
-    """Running scales, kept in the policy."""
+    """Running scales, kept in the policy; off with DQN, SAC, TQC and DreamerV3, which replay old observations."""
 
     observations: bool = Field(default=True, description="Scale Box observations to mean 0, deviation 1.")
     rewards: bool = Field(default=True, description="Scale rewards by the deviation of the discounted return.")
@@ -110,12 +183,15 @@ class ResourcesSection(Section):
 
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         default="auto",
-        description="Processes that step simulators; 0 runs all in this one, without Ray; auto decides by the "
-        "simulator's speed and the CPUs there are.",
+        description="Processes that step simulators; 0 runs all in this one, without Ray (RLlib needs a small one "
+        "still); auto decides by the simulator's speed and the CPUs there are.",
     )
-    gpus: float = Field(default=0, ge=0, description="GPUs of the learner; the built-in network needs none.")
+    gpus: float = Field(
+        default=0, ge=0, description="GPUs of RLlib's learner, such as 0.5; the built-in network needs none."
+    )
     env_groups: Count = Field(
-        default=8, description="Groups of simulators, dealt out to the workers; at least one for each."
+        default=8,
+        description="Groups of simulators, dealt out to the workers; at least one for each. RLlib: one for each.",
     )
     envs_per_group: Count = Field(default=8, description="Simulators in a group.")
     learner_threads: Count = Field(default=1, description="Threads of the learner's linear algebra.")
@@ -150,7 +226,10 @@ class CheckpointSection(Section):
     keep: Count = Field(default=3, description="Keep this many of the newest checkpoints, and the best.")
     simulators: bool = Field(
         default=True,
-        description="Save the simulators' own state where it pickles, so that resuming is exact.",
+        description="Save the simulators' own state where it pickles, so that resuming is exact; not with RLlib.",
+    )
+    replay_buffer: bool = Field(
+        default=False, description="With DQN, SAC, TQC and DreamerV3: save what was experienced, too."
     )
 
 
@@ -179,16 +258,13 @@ class Experiment(Section):
         """Give `[algorithm]` its default name, by which its other keys are then checked."""
         if isinstance(data, dict) and isinstance(section := data.get("algorithm", {}), dict):
             name = section.get("name", "PPO")
-            section = {**section, "name": name.upper() if isinstance(name, str) else name}
+            section = {**section, "name": _CANONICAL_NAMES.get(str(name).upper(), name)}
             return {**data, "algorithm": section}
         return data
 
     def as_table(self) -> dict[str, Any]:
         """Return the experiment as TOML has it: keys by their file names, what is not given left out."""
         return self.model_dump(by_alias=True, exclude_none=True)
-
-
-ALGORITHMS: dict[str, type[AlgorithmSection]] = {"PPO": PPOSection, "TRPO": TRPOSection}
 
 
 def section_model(name: str, algorithm: str = "PPO") -> type[BaseModel] | None:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from muster.experiment.schema import ALGORITHMS, Experiment
+from muster.experiment.schema import ALGORITHM_TAGS, Experiment
 from muster.experiment.sweep import Parameter, SweepSection, flat_parameters
 
 UNTYPED = ("env.config.", "algorithm.rllib.")
@@ -106,7 +106,7 @@ def _errors(table: dict[str, Any]) -> list[ErrorDetails]:
 def dotted(detail: ErrorDetails) -> str:
     """Return the key that an error is about, without what pydantic adds to tell types apart."""
     loc = [str(part) for part in detail["loc"]]
-    if loc[:1] == ["algorithm"] and loc[1:2] and loc[1] in ALGORITHMS:
+    if loc[:1] == ["algorithm"] and loc[1:2] and loc[1] in ALGORITHM_TAGS:
         loc.pop(1)
     return ".".join(part for part in loc if not part.startswith(("constrained-", "literal[")))
 

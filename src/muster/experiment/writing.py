@@ -8,7 +8,14 @@ from typing import Any
 
 import tomli_w
 
-from muster.experiment.schema import ALGORITHMS, Experiment, section_model
+from muster.experiment.schema import (
+    Experiment,
+    PPOSection,
+    RLlibPPOSection,
+    RLlibSection,
+    TRPOSection,
+    section_model,
+)
 from muster.experiment.sweep import SweepSection
 
 
@@ -45,6 +52,7 @@ def starting_file(env_id: str, algorithm: str = "PPO") -> str:
 
 _EXAMPLES: dict[str, Any] = {
     "env.max_episode_steps": 1000,
+    "model.class": "my_model.py:MyModule",
     "algorithm.vf_clip_param": 10.0,
     "algorithm.target_kl": 0.02,
     "stop.steps": "1_000_000",
@@ -87,11 +95,19 @@ def reference() -> str:
     ]
     for section in Experiment.model_fields:
         if section == "algorithm":
-            for name, model in ALGORITHMS.items():
-                lines += _table(f'`[algorithm]` with `name = "{name}"`', model)
+            for title, model in _ALGORITHM_TABLES.items():
+                lines += _table(f"`[algorithm]` with {title}", model)
         elif model_ := section_model(section):
             lines += _table(f"`[{section}]`", model_)
     return "\n".join(lines)
+
+
+_ALGORITHM_TABLES: dict[str, type[Any]] = {
+    '`name = "PPO"`': PPOSection,
+    '`name = "TRPO"`': TRPOSection,
+    '`name = "PPO"` and `engine = "rllib"`': RLlibPPOSection,
+    '`name = "DQN"`, `"SAC"`, `"APPO"`, `"IMPALA"`, `"DreamerV3"` or `"TQC"`': RLlibSection,
+}
 
 
 def _table(title: str, model: type[Any], *, skip_sections: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""Policies: load, act, save. Imports no engine, and nothing but NumPy."""
+"""Policies: load, act, save. Imports no engine until a policy of that engine is loaded; else NumPy alone."""
 
 from muster.policies.policy import Policy, load_policy
 

@@ -50,7 +50,7 @@ class Simulator:
             env = self._build_imported(render_mode)
         for wrapper in self.wrappers:
             entry = {"class": wrapper} if isinstance(wrapper, str) else dict(wrapper)
-            env = _import_attribute(str(entry.pop("class", "")), "env.wrappers")(env, **entry)
+            env = import_attribute(str(entry.pop("class", "")), "env.wrappers")(env, **entry)
         if not isinstance(env, gymnasium.Env):
             raise ExperimentError(
                 self.id,
@@ -83,7 +83,7 @@ class Simulator:
     def _build_imported(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         import gymnasium
 
-        maker = _import_attribute(self.id, "env.id")
+        maker = import_attribute(self.id, "env.id")
         parameters = inspect.signature(maker).parameters
         names = {name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD} - {"render_mode"}
         arguments: dict[str, Any] = dict(self.config)
@@ -128,7 +128,7 @@ def find_simulator(identifier: str, paths: Sequence[str] = ()) -> None:
     if _is_gymnasium_id(identifier):
         _require_registered(identifier)
     else:
-        _import_attribute(identifier, "env.id")
+        import_attribute(identifier, "env.id")
 
 
 def _require_registered(identifier: str) -> None:
@@ -165,8 +165,13 @@ def _extend_search_path(paths: Sequence[str]) -> None:
             sys.path.append(path)
 
 
-def _import_attribute(name: str, key: str) -> Callable[..., Any]:
-    """Import `module:attribute`, `module.attribute` or `path/to/file.py:attribute`."""
+def import_attribute(name: str, key: str, paths: Sequence[str] = ()) -> Callable[..., Any]:
+    """Import `module:attribute`, `module.attribute` or `path/to/file.py:attribute`; `key` is where it was named.
+
+    Raises:
+        ExperimentError: if there is no such thing.
+    """
+    _extend_search_path(paths)
     source, colon, attribute = name.rpartition(":")
     if not colon:
         source, _, attribute = name.rpartition(".")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +38,11 @@ class Finding:
     hint: str = ""
 
 
-def check_simulator(simulator: Simulator) -> list[Finding]:
-    """Build a simulator, try it in every way that training needs, and return what was found."""
+def check_simulator(simulator: Simulator, *, takes_parts: bool = False) -> list[Finding]:
+    """Build a simulator, try it in every way that training needs, and return what was found.
+
+    `takes_parts` tells whether the engine takes Dict and Tuple observations.
+    """
     try:
         env = simulator.build()
     except MusterError:
@@ -48,10 +51,11 @@ def check_simulator(simulator: Simulator) -> list[Finding]:
         return [Finding(Verdict.PROBLEM, "build", f"its constructor fails\n{traceback.format_exc()}")]
     findings: list[Finding] = []
     try:
-        findings += _check_spaces(env)
+        has_parts = isinstance(env.observation_space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple))
+        findings += _check_spaces(env, takes_parts=takes_parts)
         findings += _check_interface(simulator)
         findings += _check_episodes(env)
-        if not any(finding.verdict is Verdict.PROBLEM for finding in findings):
+        if not has_parts and not any(finding.verdict is Verdict.PROBLEM for finding in findings):
             findings += _check_repeats(simulator)
             findings += _check_pickles(env)
     finally:
@@ -59,20 +63,33 @@ def check_simulator(simulator: Simulator) -> list[Finding]:
     return findings
 
 
-def _check_spaces(env: gymnasium.Env[Any, Any]) -> list[Finding]:
+def _check_spaces(env: gymnasium.Env[Any, Any], *, takes_parts: bool) -> list[Finding]:
     findings = []
     for subject, describe, space in (
         ("observations", describe_observations, env.observation_space),
         ("actions", describe_actions, env.action_space),
     ):
         try:
-            describe(space)
+            for part in _parts(space) if takes_parts and subject == "observations" else [space]:
+                describe(part)
             findings.append(Finding(Verdict.OK, subject, str(space)))
         except UnsupportedSpaceError as error:
             findings.append(
                 Finding(Verdict.PROBLEM, subject, str(error), "a wrapper in env.wrappers can convert it")
             )
     return findings
+
+
+def _parts(space: gymnasium.Space[Any]) -> Iterator[gymnasium.Space[Any]]:
+    """Yield the spaces that a Dict or Tuple is made of, or the space itself."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        for part in space.spaces.values():
+            yield from _parts(part)
+    elif isinstance(space, gymnasium.spaces.Tuple):
+        for part in space.spaces:
+            yield from _parts(part)
+    else:
+        yield space
 
 
 def _check_interface(simulator: Simulator) -> list[Finding]:

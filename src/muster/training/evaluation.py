@@ -66,15 +66,22 @@ def evaluate(
             def act(observation: Any) -> Any:
                 return policy.act(observation, deterministic=deterministic, rng=rng)
 
-            return Evaluation.of(list(play(env, act, episodes, seed, on_step)))
+            return Evaluation.of(list(play(env, act, episodes, seed, on_step, policy.begin_episode)))
         finally:
             env.close()
 
 
 def play(
-    env: Any, act: Act, episodes: int, seed: int, on_step: Callable[[], None] = lambda: None
+    env: Any,
+    act: Act,
+    episodes: int,
+    seed: int,
+    on_step: Callable[[], None] = lambda: None,
+    begin_episode: Callable[[], None] = lambda: None,
 ) -> Iterator[Episode]:
     """Run episodes with a function that chooses the actions; yield each when it has ended.
+
+    `begin_episode` is called after each reset, `on_step` then and after each step.
 
     Raises:
         SimulatorError: if the simulator fails.
@@ -82,6 +89,7 @@ def play(
     for number in range(episodes):
         with simulator_errors(f"the simulator failed in episode {number + 1}"):
             observation, _ = env.reset(seed=reset_seed(seed, Stream.EVALUATION, number))
+        begin_episode()
         on_step()
         total, length, ended = 0.0, 0, False
         while not ended:

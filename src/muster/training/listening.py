@@ -17,6 +17,7 @@ class RunStart:
     run: Path
     experiment: Experiment
     num_workers: int
+    num_simulators: int
     batch_size: int
     from_iteration: int
 

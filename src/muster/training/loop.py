@@ -6,8 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from muster.engines.builtin.engine import BuiltinEngine, Iteration
-from muster.engines.builtin.groups import SamplingAbandonedError, SimulatorFailure
+from muster.engines.engine import Engine, Iteration, SamplingAbandonedError, SimulatorFailure
 from muster.errors import NonFiniteUpdateError, SimulatorError
 from muster.experiment.schema import Experiment
 from muster.runs.checkpoints import Checkpoints
@@ -42,7 +41,7 @@ class Loop:
         self,
         experiment: Experiment,
         simulator: Simulator,
-        engine: BuiltinEngine,
+        engine: Engine,
         folder: RunFolder,
         progress: Progress,
         status: StatusFile,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from muster.engines.builtin.engine import Iteration
+from muster.engines.engine import Iteration
 
 WINDOW = 100
 FILE = "progress.json"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from muster.engines.builtin.planning import RAISED_FOR_WORKERS
 from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment, load_experiment
 from muster.runs.folder import RunFolder
-
-RAISED_FOR_WORKERS = "raised to resources.workers"
 
 CHANGEABLE = (
     "stop.",
@@ -31,7 +30,7 @@ def merge_with_saved(folder: RunFolder, given: LoadedExperiment) -> LoadedExperi
     """
     saved = load_experiment(folder.experiment)
     sources = _read_sources(folder)
-    merged = LoadedExperiment(saved.experiment, sources)
+    merged = LoadedExperiment(saved.experiment, sources, given.places, given.subject)
     table, saved_table = given.experiment.as_table(), saved.experiment.as_table()
     asked = [key for key, source in given.sources.items() if source != "default"]
     problems = []

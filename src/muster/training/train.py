@@ -7,7 +7,7 @@ import platform
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.local import ray_for
-from muster.engines.builtin.engine import BuiltinEngine
+from muster.engines.engine import Engine, Needs
 from muster.errors import AllocationError, InputError, MusterError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
 from muster.experiment.writing import experiment_toml
@@ -84,7 +84,7 @@ def train(
         resuming = options.resume and folder.exists()
         if resuming:
             loaded = merge_with_saved(folder, loaded)
-        preparation = prepare(loaded, listener, groups_are_fixed=resuming)
+        preparation = prepare(loaded, listener, resumes=resuming)
         weights_from = _find_weights(options)
         _make_folder(folder)
         with RunLock(folder.lock, listener.noticed):
@@ -134,8 +134,8 @@ class _Run:
             raise
         return self._close(status, ending)
 
-    def _loop(self, engine: BuiltinEngine, status: StatusFile, checkpoint: Path | None) -> Ending:
-        preparation = self._preparation
+    def _loop(self, engine: Engine, status: StatusFile, checkpoint: Path | None) -> Ending:
+        preparation, plan = self._preparation, self._preparation.plan
         experiment = preparation.loaded.experiment
         if engine.episodes_restarted:
             self._events.add("episodes restarted", checkpoint=str(checkpoint))
@@ -143,11 +143,12 @@ class _Run:
         start = RunStart(
             self._folder.path,
             experiment,
-            preparation.num_workers,
+            plan.num_workers,
+            plan.num_simulators,
             engine.batch_size,
             self._progress.iteration,
         )
-        self._events.add("started", workers=preparation.num_workers, iteration=self._progress.iteration)
+        self._events.add("started", workers=plan.num_workers, iteration=self._progress.iteration)
         self._listener.started(start)
         status.update(state="running")
         loop = Loop(
@@ -156,19 +157,10 @@ class _Run:
         return loop.run(self._watch)
 
     @contextmanager
-    def _engine(self, checkpoint: Path | None, weights_from: Path | None) -> Iterator[BuiltinEngine]:
-        preparation = self._preparation
-        num_workers = preparation.num_workers
-        show = self._options.show_worker_output
-        with ray_for(num_workers, show_worker_output=show) if num_workers else nullcontext():
-            engine = BuiltinEngine(
-                preparation.loaded.experiment,
-                preparation.simulator,
-                preparation.spaces,
-                num_workers,
-                checkpoint,
-                weights_from,
-            )
+    def _engine(self, checkpoint: Path | None, weights_from: Path | None) -> Iterator[Engine]:
+        plan = self._preparation.plan
+        with _ray(plan.needs, show_worker_output=self._options.show_worker_output):
+            engine = plan.build(checkpoint, weights_from)
             self._watch.listen()
             try:
                 yield engine
@@ -194,6 +186,12 @@ class _Run:
             checkpoint=str(latest) if latest else None,
             exit_code=ending.exit_code,
         )
+
+
+def _ray(needs: Needs | None, *, show_worker_output: bool) -> AbstractContextManager[None]:
+    if needs is None:
+        return nullcontext()
+    return ray_for(needs.cpus, needs.gpus, show_worker_output=show_worker_output, shares_cpus=needs.shares_cpus)
 
 
 def _job() -> dict[str, str | None]:
@@ -275,7 +273,7 @@ def _write_description(folder: RunFolder, loaded: LoadedExperiment) -> None:
 
 def _versions() -> dict[str, Any]:
     packages = {}
-    for name in ("muster-rl", "ray", "gymnasium", "numpy"):
+    for name in ("muster-rl", "ray", "gymnasium", "numpy", "torch"):
         try:
             packages[name.removesuffix("-rl")] = version(name)
         except PackageNotFoundError:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from muster.engines.builtin.groups import EnvGroup, GroupSettings, SamplingAbandonedError, Weights
+from muster.engines.builtin.groups import EnvGroup, GroupSettings, Weights
+from muster.engines.engine import SamplingAbandonedError
 from muster.errors import SimulatorError
 from muster.simulators.building import Simulator
 from muster.simulators.encoding import describe_actions, describe_observations

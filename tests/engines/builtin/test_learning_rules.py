@@ -14,9 +14,9 @@ from muster.engines.builtin.actor_critic import ActorCritic
 from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.advantages import advantages
 from muster.engines.builtin.batch import Batch
-from muster.engines.builtin.moments import Moments
 from muster.engines.builtin.policy_gradients import gradients_of
 from muster.engines.builtin.trust_region import conjugate_gradient, line_search
+from muster.engines.moments import Moments
 from muster.errors import NonFiniteUpdateError
 from muster.experiment.schema import PPOSection, TRPOSection
 from muster.policies.distributions import Choices, Gaussian

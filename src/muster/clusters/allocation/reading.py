@@ -78,10 +78,20 @@ def read_allocation(
 
 def usable_cpus() -> int:
     """Return how many CPUs of this host this process may really use."""
+    host, machine = _this_share()
+    return host.cpus.value if host.cpus else machine.cpus
+
+
+def usable_gpus() -> int:
+    """Return how many GPUs of this host this process may really use."""
+    host, machine = _this_share()
+    return host.gpus.value if host.gpus else machine.gpus
+
+
+def _this_share() -> tuple[Host, Machine]:
     allocation = read_allocation(may_ask=False)
     machine = allocation.machine
-    host = allocation.this_host or share_of(Host(machine.name), machine, gpu_mask=None)
-    return host.cpus.value if host.cpus else machine.cpus
+    return allocation.this_host or share_of(Host(machine.name), machine, gpu_mask=None), machine
 
 
 def _rank_by_host(environ: Environment, grant: Grant, machine: Machine) -> Ranks | None:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from muster.engines.builtin import ppo, trpo
 from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.batch import Batch
-from muster.engines.builtin.groups import GroupSettings, SimulatorFailure, Weights
-from muster.engines.builtin.moments import Moments
+from muster.engines.builtin.groups import GroupSettings, Weights
 from muster.engines.builtin.threads import threads
 from muster.engines.builtin.workers import (
     Collector,
@@ -25,9 +24,11 @@ from muster.engines.builtin.workers import (
     RayCollector,
     UnsavedSimulatorsError,
 )
+from muster.engines.engine import Iteration
+from muster.engines.moments import Moments
 from muster.errors import CheckpointError
-from muster.experiment.schema import Experiment, PPOSection
-from muster.policies import Policy
+from muster.experiment.schema import AlgorithmSection, Experiment, PPOSection, TRPOSection
+from muster.policies.mlp_policy import MLPPolicy
 from muster.simulators.building import Simulator
 from muster.simulators.encoding import ObservationEncoder
 from muster.simulators.seeding import Stream, generator
@@ -37,20 +38,6 @@ Array = NDArray[Any]
 ARRAYS_FILE = "learner.npz"
 STATE_FILE = "learner.json"
 SIMULATORS_FILE = "simulators.npz"
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """What one iteration did: steps, finished episodes, failures, the learner's figures and the time it took."""
-
-    steps: int
-    episodes: list[tuple[float, int]]
-    failures: list[SimulatorFailure]
-    workers_lost: int
-    metrics: dict[str, float | None]
-    sample_seconds: float
-    learn_seconds: float
-    wait_seconds: float
 
 
 @dataclass
@@ -78,6 +65,7 @@ class BuiltinEngine:
         weights_from: Path | None = None,
     ) -> None:
         algorithm, resources = experiment.algorithm, experiment.resources
+        assert isinstance(algorithm, AlgorithmSection)
         num_envs = resources.env_groups * resources.envs_per_group
         self._experiment = experiment
         self._settings = GroupSettings(
@@ -159,6 +147,7 @@ class BuiltinEngine:
             return ppo.update(
                 self._networks, learner.parameters, learner.optimizer, batch, algorithm, lr, learner.rng
             )
+        assert isinstance(algorithm, TRPOSection)
         return trpo.update(self._networks, learner.parameters, learner.optimizer, batch, algorithm, learner.rng)
 
     def _weights(self) -> Weights:
@@ -169,10 +158,10 @@ class BuiltinEngine:
             float(learner.returns.std[0]) if normalize.rewards else 1.0,
         )
 
-    def policy(self) -> Policy:
+    def policy(self) -> MLPPolicy:
         """Return the policy as it is now."""
         parts = self._networks.split(self._learner.parameters.copy())
-        return Policy(
+        return MLPPolicy(
             self._settings.observations,
             self._settings.actions,
             self._networks.policy,

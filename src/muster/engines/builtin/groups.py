@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 
 from muster.engines.builtin.actor_critic import ActorCritic
 from muster.engines.builtin.advantages import advantages
-from muster.engines.builtin.moments import Moments
+from muster.engines.engine import (
+    MAX_FAILURES_IN_A_ROW,
+    REWARD_CLIP,
+    SamplingAbandonedError,
+    SimulatorFailure,
+)
+from muster.engines.moments import Moments
 from muster.errors import SimulatorError
 from muster.policies.distributions import distribution_for
 from muster.policies.normalizer import Scale
@@ -32,13 +38,6 @@ if TYPE_CHECKING:
     import gymnasium
 
 Array = NDArray[Any]
-
-MAX_FAILURES_IN_A_ROW = 3
-REWARD_CLIP = 10.0
-
-
-class SamplingAbandonedError(Exception):
-    """Sampling was given up in the middle of a fragment, because the run must save now."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +68,6 @@ class Weights:
     parameters: Array
     observation_scale: Scale | None
     reward_std: float
-
-
-@dataclass(frozen=True)
-class SimulatorFailure:
-    """One failure of the user's simulator: where, when, and its own traceback."""
-
-    group: int
-    env: int
-    episode: int
-    seed: int
-    step: int
-    error: str
-    traceback: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.error} (group {self.group}, simulator {self.env}, episode {self.episode}, "
-            f"seed {self.seed}, step {self.step})"
-        )
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from muster.engines.builtin.groups import EnvGroup, Fragment, GroupSettings, SamplingAbandonedError, Weights
+from muster.engines.builtin.groups import EnvGroup, Fragment, GroupSettings, Weights
 from muster.engines.builtin.threads import limit_threads
+from muster.engines.engine import MAX_LOSSES_IN_A_ROW, SamplingAbandonedError
 from muster.errors import MusterError, SimulatorError
 
 POLL_SECONDS = 0.2
-MAX_LOSSES_IN_A_ROW = 3
 CLOSE_SECONDS = 5.0
 
 

@@ -1,0 +1,130 @@
+"""What training asks of an engine, and what engines tell it: the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from muster.experiment import LoadedExperiment
+    from muster.policies import Policy
+    from muster.simulators.building import Simulator
+
+MAX_FAILURES_IN_A_ROW = 3
+MAX_LOSSES_IN_A_ROW = 3
+REWARD_CLIP = 10.0
+
+
+class SamplingAbandonedError(Exception):
+    """Sampling was given up in the middle, because the run must save now."""
+
+
+@dataclass(frozen=True)
+class SimulatorFailure:
+    """One failure of the user's simulator: where, when, and its own traceback."""
+
+    group: int
+    env: int
+    episode: int
+    seed: int
+    step: int
+    error: str
+    traceback: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.error} (group {self.group}, simulator {self.env}, episode {self.episode}, "
+            f"seed {self.seed}, step {self.step})"
+        )
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What one iteration did: steps, finished episodes, failures, the learner's figures and the time it took."""
+
+    steps: int
+    episodes: list[tuple[float, int]]
+    failures: list[SimulatorFailure]
+    workers_lost: int
+    metrics: dict[str, float | None]
+    sample_seconds: float
+    learn_seconds: float
+    wait_seconds: float
+
+
+class Engine(Protocol):
+    """Trains one experiment."""
+
+    batch_size: int
+    """Steps of an iteration."""
+
+    episodes_restarted: bool
+    """Whether new episodes began in spite of a checkpoint."""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The columns that the algorithm adds to the record."""
+
+    def iterate(self, fraction_done: float, interrupted: Callable[[], bool]) -> Iteration:
+        """Sample and learn; the state to be saved changes only if all of it succeeds.
+
+        Raises:
+            SimulatorError, SamplingAbandonedError, NonFiniteUpdateError: the state is as it was before.
+        """
+
+    def policy(self) -> Policy:
+        """Return the policy as it is now."""
+
+    def save(self, folder: Path, *, simulators: bool) -> str | None:
+        """Write policy and complete training state into a folder; return why episodes will restart, if news."""
+
+    def close(self) -> None:
+        """End what was started."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an engine asks of Ray; it may ask for more CPUs than the machine has only if it shares them."""
+
+    cpus: int
+    gpus: float = 0.0
+    shares_cpus: bool = True
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an engine plans with: the experiment, its simulator (once built, to look at), and who wants to know."""
+
+    loaded: LoadedExperiment
+    simulator: Simulator
+    env: gymnasium.Env[Any, Any]
+    num_workers: int
+    resumes: bool
+    notice: Callable[[str], None]
+
+
+class Plan(Protocol):
+    """How an engine will train an experiment: settled and checked before anything is made."""
+
+    @property
+    def loaded(self) -> LoadedExperiment:
+        """The experiment, with what the engine settled."""
+
+    @property
+    def num_workers(self) -> int:
+        """Processes that step simulators; 0: this one."""
+
+    @property
+    def num_simulators(self) -> int:
+        """Simulators in all of them."""
+
+    @property
+    def needs(self) -> Needs | None:
+        """What Ray must have; None if it is not needed."""
+
+    def build(self, checkpoint: Path | None, weights_from: Path | None) -> Engine:
+        """Build the engine, on the Ray that is there."""

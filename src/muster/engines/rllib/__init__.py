@@ -1,0 +1,1 @@
+"""RLlib as an engine: the only package that imports `ray.rllib`."""

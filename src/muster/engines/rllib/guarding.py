@@ -1,0 +1,155 @@
+"""The user's simulator as RLlib steps it: encoded, scaled, counted, and never allowed to break RLlib.
+
+When it fails, the failure is recorded with its own traceback, the episode ends there as truncated, and the
+simulator is built anew. When it fails again and again, the run is told at once.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.engines.engine import MAX_FAILURES_IN_A_ROW, REWARD_CLIP, SamplingAbandonedError, SimulatorFailure
+from muster.engines.rllib.spaces import ObservationCoder, action_space, decode_action
+from muster.engines.rllib.station import STATION, EscapeError
+from muster.errors import SimulatorError
+from muster.simulators.building import Simulator
+from muster.simulators.encoding import Description
+from muster.simulators.seeding import Stream, reset_seed
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """What a guarded simulator is built from; plain data. `start` tells the parts of a resumed run apart."""
+
+    simulator: Simulator
+    observations: Description
+    actions: Description
+    seed: int
+    start: int
+    gamma: float
+    normalize_observations: bool
+    normalize_rewards: bool
+
+
+class GuardedSimulator(gymnasium.Env[Any, Any]):
+    """A simulator whose failures are recorded; RLlib makes it from `env_config`."""
+
+    def __init__(self, config: Any) -> None:
+        self._settings: GuardSettings = config["settings"]
+        self._worker = int(config.worker_index or 0)
+        self._number = STATION.join(config["collector"], self._worker)
+        self._coder = ObservationCoder(self._settings.observations)
+        self.observation_space = self._coder.space
+        self.action_space = action_space(self._settings.actions)
+        self._measures = self._settings.normalize_observations and bool(self._coder.scalable.any())
+        self._env: gymnasium.Env[Any, Any] | None = None
+        self._current: Array = np.zeros(self._coder.shape, np.float32)
+        self._episode = -1
+        self._length, self._return, self._discounted = 0, 0.0, 0.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
+        """Begin an episode, with a seed of its own; build the simulator if it is not there."""
+        STATION.refresh()
+        while True:
+            self._episode += 1
+            self._length, self._return, self._discounted = 0, 0.0, 0.0
+            try:
+                if self._env is None:
+                    self._env = self._settings.simulator.build()
+                observation, _ = self._env.reset(seed=self._seed())
+                self._take(observation)
+                return self._current, {}
+            except Exception as error:
+                self._fail(error)
+
+    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Step the simulator; if it fails, end the episode at the last observation."""
+        if STATION.interrupted():
+            raise EscapeError(SamplingAbandonedError())
+        STATION.refresh()
+        STATION.report.steps += 1
+        try:
+            assert self._env is not None
+            observation, reward, terminated, truncated, _ = self._env.step(
+                decode_action(self._settings.actions, action)
+            )
+            reward = float(reward)
+            if not math.isfinite(reward):
+                raise ValueError(f"reward is {reward}")
+            self._take(observation)
+        except Exception as error:
+            self._fail(error)
+            return self._current, 0.0, False, True, {}
+        self._length += 1
+        self._return += reward
+        if terminated or truncated:
+            STATION.report.episodes.append((self._return, self._length))
+            STATION.failures_in_a_row.clear()
+        return self._current, self._scaled(reward), bool(terminated), bool(truncated), {}
+
+    def close(self) -> None:
+        """Close the simulator; one that cannot close is left to the end of the process."""
+        if self._env is not None:
+            with suppress(Exception):
+                self._env.close()
+            self._env = None
+
+    def _take(self, observation: Any) -> None:
+        row = self._coder.encode(observation)
+        if self._measures:
+            STATION.seen.append(row)
+        scale = STATION.scales.observations
+        self._current = row if scale is None else scale.apply(row, np.empty_like(row))
+
+    def _scaled(self, reward: float) -> float:
+        if not self._settings.normalize_rewards:
+            return reward
+        self._discounted = self._settings.gamma * self._discounted + reward
+        STATION.discounted.append(self._discounted)
+        return min(max(reward / STATION.scales.reward_std, -REWARD_CLIP), REWARD_CLIP)
+
+    def _fail(self, error: Exception) -> None:
+        frames = error.__traceback__.tb_next if error.__traceback__ else None
+        failure = SimulatorFailure(
+            self._worker,
+            self._number,
+            self._episode,
+            self._seed(),
+            self._length,
+            f"{type(error).__name__}: {error}",
+            "".join(traceback.format_exception(type(error), error, frames)),
+        )
+        STATION.report.failures.append(failure)
+        self.close()
+        in_a_row = STATION.failures_in_a_row.get(self._number, 0) + 1
+        STATION.failures_in_a_row[self._number] = in_a_row
+        if in_a_row >= MAX_FAILURES_IN_A_ROW:
+            _give_up(f"the simulator failed {in_a_row} times in a row: {failure}\n\n{failure.traceback}")
+
+    def _seed(self) -> int:
+        settings = self._settings
+        place = (settings.start, STATION.life, self._worker, self._number, self._episode)
+        return reset_seed(settings.seed, Stream.RESET, *place)
+
+
+def _give_up(message: str) -> None:
+    """End the run: at once in the driver's own process; from another through the collector, which ends it."""
+    report = STATION.take()
+    if STATION.collector is None:
+        raise EscapeError(SimulatorError(message, report.failures))
+
+    import ray
+
+    ray.get(STATION.collector.post.remote(report, message))
+    threading.Event().wait()

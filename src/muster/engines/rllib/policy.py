@@ -1,0 +1,117 @@
+"""The policy that RLlib trained: encoding, scale and RLModule, saved without pickle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+from muster.engines.rllib.configuring import Subject, make_model_config, quieten
+from muster.engines.rllib.spaces import ObservationCoder, decode_action
+from muster.experiment.schema import Experiment
+from muster.policies.normalizer import Scale
+from muster.policies.policy import ARRAYS_FILE, DESCRIPTION_FILE
+
+Array = NDArray[Any]
+
+KIND = "rllib"
+_AFTER_ALL_EXPLORATION = 10**12
+_WEIGHTS, _MEAN, _STD = "weights/", "observations/mean", "observations/std"
+
+
+@dataclass
+class RLlibPolicy:
+    """What acts: the same encoding, scale, connectors and module as in training."""
+
+    subject: Subject
+    weights: dict[str, Array]
+    scale: Scale | None
+    _episode: SingleAgentEpisode | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        quieten()
+        self._coder = ObservationCoder(self.subject.observations)
+        config = make_model_config(self.subject)
+        pair = self.subject.spaces
+        spaces = {INPUT_ENV_SPACES: pair, INPUT_ENV_SINGLE_SPACES: pair, DEFAULT_MODULE_ID: pair}
+        self._module = config.get_rl_module_spec(spaces=spaces, inference_only=True).build()
+        self._module.set_state(self.weights)
+        self._to_module = config.build_env_to_module_connector(env=None, spaces=spaces, device=None)
+        self._to_env = config.build_module_to_env_connector(env=None, spaces=spaces)
+        self._extra: dict[str, Any] = {}
+        self._action: Any = None
+
+    def begin_episode(self) -> None:
+        """Forget the episode before, where the module has a memory."""
+        self._episode = None
+
+    def act(self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None) -> Any:
+        """Return the action for one observation, as the simulator's `step` takes it."""
+        row = self._coder.encode(observation)
+        if self.scale is not None:
+            row = self.scale.apply(row, np.empty_like(row))
+        episode = self._continued(row)
+        shared: dict[str, Any] = {}
+        common = {"rl_module": self._module, "episodes": [episode], "shared_data": shared}
+        with torch.random.fork_rng(), torch.no_grad():
+            if not deterministic:
+                torch.manual_seed(int((rng or np.random.default_rng()).integers(2**31)))
+            batch = self._to_module(batch={}, explore=not deterministic, **common)
+            if deterministic:
+                outputs = self._module.forward_inference(batch)
+            else:
+                outputs = self._module.forward_exploration(batch, t=_AFTER_ALL_EXPLORATION)
+            outputs = self._to_env(batch=outputs, explore=not deterministic, **common)
+        self._action = outputs.pop(Columns.ACTIONS)[0]
+        chosen = outputs.pop(Columns.ACTIONS_FOR_ENV, [self._action])[0]
+        self._extra = {name: values[0] for name, values in outputs.items()}
+        return decode_action(self.subject.actions, chosen)
+
+    def _continued(self, row: Array) -> SingleAgentEpisode:
+        """Return the episode up to this observation; a module without a memory needs no more than that."""
+        if self._episode is None or not self._module.is_stateful():
+            observations, actions = self.subject.spaces
+            self._episode = SingleAgentEpisode(
+                observations=[row], observation_space=observations, action_space=actions, len_lookback_buffer=0
+            )
+        else:
+            self._episode.add_env_step(row, self._action, 0.0, extra_model_outputs=self._extra)
+        return self._episode
+
+    def save(self, folder: Path) -> None:
+        """Write `policy.json` and `policy.npz` into a folder."""
+        experiment = self.subject.experiment.as_table()
+        env = {"id": experiment["env"]["id"], "paths": experiment["env"]["paths"]}
+        description = {
+            "kind": KIND,
+            "format": 1,
+            "observations": self.subject.observations,
+            "actions": self.subject.actions,
+            "experiment": {"env": env, "algorithm": experiment["algorithm"], "model": experiment["model"]},
+        }
+        arrays = {_WEIGHTS + name: array for name, array in self.weights.items()}
+        if self.scale is not None:
+            arrays |= {_MEAN: self.scale.mean, _STD: self.scale.std}
+        (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+        with (folder / ARRAYS_FILE).open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def load(folder: Path, description: dict[str, Any]) -> RLlibPolicy:
+    """Load the policy that a folder's description tells of."""
+    with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
+        arrays = dict(file)
+    weights = {name.removeprefix(_WEIGHTS): array for name, array in arrays.items() if name.startswith(_WEIGHTS)}
+    scale = Scale(arrays[_MEAN], arrays[_STD]) if _MEAN in arrays else None
+    experiment = Experiment.model_validate(description["experiment"])
+    subject = Subject(experiment, description["observations"], description["actions"])
+    return RLlibPolicy(subject, weights, scale)

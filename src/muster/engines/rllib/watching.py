@@ -1,0 +1,89 @@
+"""Watching RLlib train: interruptions, a simulator that gave up, env runners that are lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ray
+
+from muster.engines.engine import MAX_LOSSES_IN_A_ROW, SamplingAbandonedError
+from muster.errors import ClusterError, SimulatorError
+
+POLL_SECONDS = 0.2
+LONGEST_WITHOUT_RUNNERS = 120.0
+
+
+class WatchedTraining:
+    """Runs `train()` in a thread, so that this one can look after it.
+
+    RLlib restarts env runners that are lost. It neither says so, nor stops when all are lost again and again.
+    """
+
+    def __init__(self, algorithm: Any, collector: Any) -> None:
+        self._algorithm = algorithm
+        self._collector = collector
+        self._num_reports = 0
+        self._losses_at_report = 0
+        self._losses_told = 0
+        self._healthy_at = time.monotonic()
+
+    def train(self, interrupted: Callable[[], bool]) -> dict[str, Any]:
+        """Train once.
+
+        Raises:
+            SimulatorError: if the simulator gives up, or takes its env runners with it again and again.
+            SamplingAbandonedError: when `interrupted` says so; the thread is left to `close`.
+            ClusterError: if no env runner comes back.
+        """
+        outcome: list[Any] = []
+
+        def train() -> None:
+            try:
+                outcome.append(self._algorithm.train())
+            except Exception as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=train, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            self._look()
+            if thread.is_alive() and interrupted():
+                raise SamplingAbandonedError
+        if isinstance(outcome[0], Exception):
+            raise outcome[0]
+        result: dict[str, Any] = outcome[0]
+        return result
+
+    def take_losses(self) -> int:
+        """Return how many env runners were lost and replaced since this was last called."""
+        lost = self._num_losses() - self._losses_told
+        self._losses_told += lost
+        return lost
+
+    def _look(self) -> None:
+        last_words, num_reports = ray.get(self._collector.news.remote())
+        if last_words is not None:
+            raise SimulatorError(last_words, ray.get(self._collector.take.remote()).failures)
+        group = self._algorithm.env_runner_group
+        losses, now = self._num_losses(), time.monotonic()
+        if num_reports > self._num_reports:
+            self._num_reports, self._losses_at_report = num_reports, losses
+        if group.num_healthy_remote_workers():
+            self._healthy_at = now
+        if losses - self._losses_at_report >= MAX_LOSSES_IN_A_ROW * group.num_remote_workers():
+            raise SimulatorError(
+                f"all workers died {MAX_LOSSES_IN_A_ROW} times in a row, without a sample between\n"
+                "    does the simulator end its process, or run out of memory? Try --workers 0"
+            )
+        if now - self._healthy_at > LONGEST_WITHOUT_RUNNERS:
+            raise ClusterError(
+                f"all workers were lost, and none came back within {LONGEST_WITHOUT_RUNNERS:g} s\n"
+                "    go on with --resume when the hosts are back"
+            )
+
+    def _num_losses(self) -> int:
+        return int(self._algorithm.env_runner_group.num_remote_worker_restarts())
