@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("learning", "rllib_learning", "worker_memory", "launch_times", "launch_faults")
+NAMES = ("learning", "rllib_learning", "worker_memory", "launch_times", "launch_faults", "throughput")
 RESULTS = Path(__file__).parent / "results"
 
 

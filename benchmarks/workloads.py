@@ -1,4 +1,4 @@
-"""The simulators that throughput is measured on; nothing but Gymnasium and NumPy, so that every peer can import it."""
+"""The simulators that throughput is measured on; Gymnasium and NumPy alone, so that every peer can import it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Burn(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class HeavyTail(Burn):
-    """One step in a hundred takes fifty times as long as the average of the others together suggests."""
+    """One step in a hundred takes a hundred times as long as the others."""
 
     def seconds(self) -> float:
         """How long this step computes: mostly half a millisecond, seldom much."""

@@ -25,7 +25,12 @@ RANKS = {
     "sweeps": 4,
     "cli": 5,
 }
-NEIGHBOURS = {("experiment", "simulators"), ("policies", "simulators"), ("clusters", "runs")}
+NEIGHBOURS = {
+    ("experiment", "simulators"),
+    ("policies", "simulators"),
+    ("clusters", "runs"),
+    ("training", "reports"),
+}
 
 
 def imports_of(path: Path) -> Iterator[str]:

@@ -33,6 +33,8 @@ class Peer:
         parser.add_argument("workload")
         parser.add_argument("--iterations", type=int, default=6)
         parser.add_argument("--parallel", action="store_true", help="simulators in two processes of their own")
+        parser.add_argument("--overlap", action="store_true", help="sample while learning, where that is a choice")
+        parser.add_argument("--envs", type=int, default=ENVS, help="simulators in one process")
         parser.add_argument("--algorithm", default="ppo")
         parser.add_argument("--goal", type=float, help="stop when the mean return of 100 episodes gets here")
         self.arguments = parser.parse_args()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class Policy(nn.Module):
     def _network(ins: int, layers: list[int], outs: int) -> nn.Sequential:
         sizes = [ins, *layers]
         parts: list[nn.Module] = []
-        for before, after in zip(sizes[:-1], sizes[1:], strict=True):
+        for before, after in itertools.pairwise(sizes):
             parts += [nn.Linear(before, after), nn.Tanh()]
         return nn.Sequential(*parts, nn.Linear(sizes[-1], outs))
 

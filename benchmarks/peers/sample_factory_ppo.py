@@ -51,13 +51,14 @@ def main() -> None:
         "gae_lambda": LAMBDA, "ppo_clip_ratio": CLIP, "learning_rate": LR, "nonlinearity": "tanh",
         "actor_critic_share_weights": False, "normalize_input": False, "train_for_env_steps": 10**9,
         "save_every_sec": 10**6, "serial_mode": not peer.arguments.parallel, "stats_avg": 100,
-        "reward_scale": 1.0, "env_gpu_observations": False, "async_rl": peer.arguments.parallel, "max_policy_lag": 100_000,
+        "reward_scale": 1.0, "env_gpu_observations": False, "async_rl": peer.arguments.parallel,
+        "max_policy_lag": 100_000,
     }  # fmt: skip
     arguments = [f"--{name}={value}" for name, value in flags.items()]
     arguments += ["--encoder_mlp_layers", *map(str, hidden(peer.workload))]
     sys.argv = [sys.argv[0], *arguments]
     parser, _ = parse_sf_args(arguments)
-    cfg, runner = make_runner(parse_full_cfg(parser, arguments))
+    _, runner = make_runner(parse_full_cfg(parser, arguments))
     runner.register_observer(Clock(peer))
     runner.init()
     runner.run()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from protocol import BATCH, CLIP, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, Peer, hidden
+from protocol import BATCH, CLIP, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, Peer, hidden
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
@@ -43,10 +43,10 @@ def main() -> None:
         return Monitor(workloads.make(peer.workload))
 
     vector = SubprocVecEnv if peer.arguments.parallel else DummyVecEnv
-    envs = vector([build] * ENVS)
+    envs = vector([build] * peer.arguments.envs)
     policy: dict[str, Any] = {"net_arch": hidden(peer.workload), "activation_fn": torch.nn.Tanh}
     common: dict[str, Any] = {"gamma": GAMMA, "gae_lambda": LAMBDA, "policy_kwargs": policy, "device": "cpu"}
-    steps = BATCH // ENVS
+    steps = BATCH // peer.arguments.envs
     if peer.arguments.algorithm == "trpo":
         from sb3_contrib import TRPO
 

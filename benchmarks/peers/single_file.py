@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import gymnasium
@@ -14,7 +15,7 @@ from torch import nn
 def network(sizes: list[int], gain: float) -> nn.Sequential:
     """Return tanh layers with orthogonal weights."""
     layers: list[nn.Module] = []
-    for i, (ins, outs) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (ins, outs) in enumerate(itertools.pairwise(sizes)):
         linear = nn.Linear(ins, outs)
         last = i == len(sizes) - 2
         nn.init.orthogonal_(linear.weight, gain if last else 2**0.5)

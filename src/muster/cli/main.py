@@ -16,6 +16,7 @@ from muster.cli.init import init
 from muster.cli.launch import launch
 from muster.cli.play import play
 from muster.cli.runs import runs
+from muster.cli.scale import scale
 from muster.cli.schema import schema
 from muster.cli.screen import show_error
 from muster.cli.show import show
@@ -33,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (train, sweep, init, check, runs, show, evaluate, play, schema, allocation, doctor, launch):
+for command in (train, sweep, init, check, runs, show, evaluate, play, scale, schema, allocation, doctor, launch):
     app.command()(command)
 
 

@@ -135,6 +135,8 @@ def _set_model(config: Any, subject: Subject) -> None:
     if isinstance(subject.experiment.algorithm, PPOSection):
         _start_like_builtin(settings)
         settings.free_log_std = subject.actions["kind"] == "box"
+    elif subject.experiment.algorithm.name == "DQN":
+        _give_the_heads_a_layer(settings)
     if is_image(subject.observations):
         is_large = min(subject.observations["shape"][:2]) >= _LARGE_IMAGE
         settings.conv_filters = _LARGE_FILTERS if is_large else _SMALL_FILTERS
@@ -145,6 +147,14 @@ def _set_model(config: Any, subject: Subject) -> None:
     # Workers get the class itself: they need not find its module.
     ray.cloudpickle.register_pickle_by_value(sys.modules[own.__module__])
     config.rl_module(rl_module_spec=RLModuleSpec(module_class=own, model_config=vars(settings)))
+
+
+def _give_the_heads_a_layer(settings: DefaultModelConfig) -> None:
+    """Move the last hidden layer into the heads for value and advantage: linear ones hardly learn."""
+    settings.head_fcnet_hiddens = settings.fcnet_hiddens[-1:]
+    settings.fcnet_hiddens = settings.fcnet_hiddens[:-1]
+    settings.head_fcnet_activation = settings.fcnet_activation
+    settings.fcnet_bias_initializer = settings.head_fcnet_bias_initializer = "zeros_"
 
 
 def _start_like_builtin(settings: DefaultModelConfig) -> None:

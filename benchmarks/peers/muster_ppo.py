@@ -1,0 +1,72 @@
+"""Our own PPO and TRPO, through the same door as the peers."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from protocol import BATCH, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, WORKERS, Peer, hidden
+
+from muster import train
+from muster.training import TrainOptions
+from muster.training.listening import Silence
+from muster.training.progress import Progress
+
+ROOT = Path(__file__).parents[2]
+SIMULATORS = {
+    "cartpole": "CartPole-v1",
+    "pendulum": "Pendulum-v1",
+    "ratio": str(ROOT / "examples" / "ratio" / "ratio_env.py") + ":RatioEnv",
+    **{name: f"benchmarks.workloads:{name}" for name in ("burn", "heavy", "wide")},
+}
+
+
+class Clock(Silence):
+    """Notes the end of each iteration."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+        """Note it; when it is enough, the stop rule has come true as well."""
+        full = len(progress.returns) >= 100
+        self.peer.ended(progress.steps, progress.return_mean if full else None)
+
+
+def main() -> None:
+    """Train for some iterations."""
+    peer = Peer()
+    arguments = peer.arguments
+    trpo = arguments.algorithm == "trpo"
+    settings: dict[str, Any] = {
+        "env.id": SIMULATORS[peer.workload],
+        "algorithm.name": arguments.algorithm.upper(),
+        "algorithm.train_batch_size": BATCH,
+        "algorithm.gamma": GAMMA,
+        "algorithm.lambda_": LAMBDA,
+        "algorithm.lr": LR,
+        "algorithm.num_epochs": EPOCHS,
+        "algorithm.minibatch_size": MINIBATCH,
+        "model.hidden": hidden(peer.workload),
+        "resources.workers": WORKERS if arguments.parallel else 0,
+        "resources.overlap": arguments.overlap,
+        "resources.env_groups": max(1, arguments.envs // ENVS),
+        "resources.envs_per_group": ENVS,
+        "checkpoint.every": 10**6,
+        "stop.iterations": peer.iterations,
+    }
+    if trpo:
+        del settings["algorithm.minibatch_size"]
+    if peer.workload == "ratio":
+        settings["env.config"] = {"target": 1 / 6.931}
+    if arguments.goal is not None:
+        settings["stop.return"] = arguments.goal
+    experiment = settings.pop("env.id")
+    with tempfile.TemporaryDirectory() as folder:
+        train(experiment, overrides=settings, options=TrainOptions(runs_dir=folder), listener=Clock(peer))
+    peer.report()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""`muster scale`: is there a real speed-up?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from muster.cli.options import AsJson, Settings, Target
+from muster.cli.screen import console, print_json
+from muster.errors import InputError
+from muster.experiment.loading import load_experiment, parse_set
+
+if TYPE_CHECKING:
+    from muster.reports.scaling import Measured, Scaling
+
+
+def scale(
+    target: Target,
+    workers: Annotated[str, typer.Option(help="Numbers of workers to measure, separated by commas.")] = "1,2,4",
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long to measure each, at least.")] = 10.0,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to draw speed against workers.")] = Path(
+        "scaling.png"
+    ),
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how training speeds up with workers, and say how many pay.
+
+    Trains shortly with each number, on this machine or on the Ray of `muster launch`; leaves no runs behind.
+    """
+    numbers = _parse_workers(workers)
+    loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])
+
+    from muster.reports.scaling import Scaling, plot
+    from muster.training.scaling import measure_scaling
+
+    screen = console(stderr=True)
+
+    def tell(row: Measured) -> None:
+        screen.print(f"{_workers(row.workers)}: {row.speed:,.0f} steps/s")
+
+    scaling = Scaling.of(measure_scaling(loaded, numbers, seconds, tell))
+    plot(scaling, f"{loaded.experiment.env.id}, {loaded.experiment.algorithm.name}", output)
+    if as_json:
+        print_json({**scaling.as_table(), "plot": str(output)})
+    else:
+        _show(scaling, output)
+
+
+def _parse_workers(text: str) -> list[int]:
+    numbers = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in numbers) or len(set(numbers)) != len(numbers):
+        raise InputError(f"--workers {text}: expected different numbers separated by commas, such as 1,2,4,8")
+    return sorted(map(int, numbers))
+
+
+def _workers(number: int) -> str:
+    return "1 worker" if number == 1 else f"{number} workers"
+
+
+def _show(scaling: Scaling, output: Path) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    headings = ("workers", "steps/s", "speed-up", "efficiency", "iteration", "sampling", "learning", "waiting")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in scaling.measured:
+        table.add_row(
+            str(row.workers),
+            f"{row.speed:,.0f}",
+            f"{scaling.speed_up(row):.2f}",
+            f"{scaling.efficiency(row):.0%}",
+            *(f"{value:.3f} s" for value in (row.seconds, row.sample, row.learn, row.wait)),
+        )
+    screen = console()
+    screen.print(table)
+    last, best = scaling.measured[-1], scaling.recommended
+    screen.print(f"\n{scaling.serial_fraction:.0%} of an iteration is serial: more workers do not shorten it")
+    screen.print(f"recommended: {_workers(best.workers)} ({scaling.efficiency(best):.0%} efficient)")
+    gain = scaling.gain_of_doubling(last)
+    screen.print(
+        f"{2 * max(1, last.workers)} workers would be {gain:.2f} times as fast as {last.workers}, by the law"
+    )
+    screen.print(f"drawn in {output}")

@@ -1,0 +1,1 @@
+"""What comes of runs, for a person to look at."""

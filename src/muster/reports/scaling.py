@@ -1,0 +1,136 @@
+"""Is there a real speed-up? What measured speeds say, the law through them, and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WORTHWHILE = 0.7
+"""Efficiency below which more workers are not recommended."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What training with a number of workers took, per iteration: medians, in seconds."""
+
+    workers: int
+    steps: float
+    seconds: float
+    sample: float
+    learn: float
+    wait: float
+
+    @property
+    def speed(self) -> float:
+        """Steps a second, learning included."""
+        return self.steps / self.seconds
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Several measurements, the first with the fewest workers, and the law through them.
+
+    An iteration takes `serial + parallel / workers` seconds: Amdahl's law.
+    """
+
+    measured: tuple[Measured, ...]
+    serial: float
+    parallel: float
+
+    @classmethod
+    def of(cls, measured: Sequence[Measured]) -> Scaling:
+        """Fit the law to measurements, with neither part below zero."""
+        rows = tuple(sorted(measured, key=lambda row: row.workers))
+        seconds = np.array([row.seconds for row in rows])
+        shares = np.array([1 / max(1, row.workers) for row in rows])
+        serial, parallel = 0.0, float(seconds @ shares / (shares @ shares))
+        if len(rows) > 1:
+            columns = np.stack([np.ones_like(shares), shares], axis=1)
+            fitted = np.linalg.lstsq(columns, seconds, rcond=None)[0]
+            if fitted[1] <= 0:
+                serial, parallel = float(seconds.mean()), 0.0
+            elif fitted[0] > 0:
+                serial, parallel = map(float, fitted)
+        return cls(rows, serial, parallel)
+
+    @property
+    def serial_fraction(self) -> float:
+        """The share of one worker's iteration that more workers do not shorten."""
+        total = self.serial + self.parallel
+        return self.serial / total if total else 0.0
+
+    def speed_up(self, row: Measured) -> float:
+        """How many times as fast as with the fewest workers."""
+        return row.speed / self.measured[0].speed
+
+    def efficiency(self, row: Measured) -> float:
+        """The speed-up, divided by how many times as many workers it took."""
+        return self.speed_up(row) * max(1, self.measured[0].workers) / max(1, row.workers)
+
+    @property
+    def recommended(self) -> Measured:
+        """The most workers that are still well used, among those measured; the fastest of those."""
+        good = [row for row in self.measured if self.efficiency(row) >= WORTHWHILE]
+        return max(good, key=lambda row: row.speed)
+
+    def gain_of_doubling(self, row: Measured) -> float:
+        """How many times as fast twice the workers would be, by the law."""
+        workers = max(1, row.workers)
+        now = self.serial + self.parallel / workers
+        return now / (self.serial + self.parallel / (2 * workers))
+
+    def as_table(self) -> dict[str, Any]:
+        """Return all of it for a script."""
+        best = self.recommended
+        return {
+            "rows": [
+                {
+                    "workers": row.workers,
+                    "steps_per_second": round(row.speed, 1),
+                    "speed_up": round(self.speed_up(row), 3),
+                    "efficiency": round(self.efficiency(row), 3),
+                    "seconds": round(row.seconds, 4),
+                    "sample_seconds": round(row.sample, 4),
+                    "learn_seconds": round(row.learn, 4),
+                    "wait_seconds": round(row.wait, 4),
+                }
+                for row in self.measured
+            ],
+            "serial_fraction": round(self.serial_fraction, 4),
+            "recommended_workers": best.workers,
+            "gain_of_doubling": round(self.gain_of_doubling(self.measured[-1]), 3),
+        }
+
+
+def plot(scaling: Scaling, title: str, path: Path) -> None:
+    """Draw speed and parts of an iteration against the number of workers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = scaling.measured
+    workers = [max(1, row.workers) for row in rows]
+    first = rows[0]
+    figure, (speeds, parts) = pyplot.subplots(1, 2, figsize=(10, 4))
+    reach = np.linspace(workers[0], 2 * workers[-1], 100)
+    law = first.steps / (scaling.serial + scaling.parallel / reach)
+    speeds.plot(workers, [row.speed for row in rows], "o", label="measured", zorder=3)
+    speeds.plot(reach, law, "-", label=f"law: {scaling.serial_fraction:.0%} serial")
+    speeds.plot(reach, first.speed * reach / workers[0], ":", color="grey", label="ideal")
+    speeds.set(xlabel="workers", ylabel="steps a second", ylim=(0, None), title="speed")
+    speeds.legend()
+    labels = [str(row.workers) for row in rows]
+    sample, learn = [row.sample for row in rows], [row.learn for row in rows]
+    parts.bar(labels, sample, label="sampling")
+    parts.bar(labels, learn, bottom=sample, label="learning")
+    parts.set(xlabel="workers", ylabel="seconds", title="an iteration")
+    parts.legend()
+    figure.suptitle(title)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

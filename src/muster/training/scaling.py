@@ -1,0 +1,94 @@
+"""Measuring how training speeds up with workers: the same work with each number of them, in short runs."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from muster.experiment import LoadedExperiment
+from muster.reports.scaling import Measured
+from muster.training.listening import Silence
+from muster.training.progress import Progress
+from muster.training.train import TrainOptions, train
+
+WARM_UP = 2
+"""Iterations that are not counted: the first only measures scales, and caches are cold."""
+FEWEST = 3
+
+
+def measure_scaling(
+    loaded: LoadedExperiment, workers: Sequence[int], seconds: float, tell: Callable[[Measured], None]
+) -> list[Measured]:
+    """Train with each number of workers, for at least so long and so many iterations; runs leave nothing behind.
+
+    The groups of simulators are the same in all of them: as many as the most workers need.
+
+    Raises:
+        MusterError: whatever training raises.
+    """
+    groups = max(loaded.experiment.resources.env_groups, *workers)
+    if groups != loaded.experiment.resources.env_groups:
+        loaded = loaded.replace("resources.env_groups", groups, "the most of --workers")
+    found = []
+    for number in workers:
+        found.append(_measure(loaded, number, seconds))
+        tell(found[-1])
+    return found
+
+
+def _measure(loaded: LoadedExperiment, workers: int, seconds: float) -> Measured:
+    clock = _Clock(seconds)
+    table = {
+        "name": "measured",
+        "resources.workers": workers,
+        "evaluation.every": 0,
+        "checkpoint.every": 10**9,
+        "checkpoint.simulators": False,
+    }
+    for key, value in table.items():
+        loaded = loaded.replace(key, value, "muster scale")
+    for key in ("steps", "iterations", "return"):
+        loaded = loaded.replace(f"stop.{key}", None, "muster scale")
+    loaded = loaded.replace("stop.time", 10 * seconds + 600, "muster scale")
+    with tempfile.TemporaryDirectory(prefix="muster-scale-") as folder:
+        options = TrainOptions(runs_dir=folder)
+        with suppress(_EnoughError):
+            train(loaded, options=options, listener=clock)
+    rows = clock.rows
+    return Measured(
+        workers,
+        statistics.median(row["steps"] for row in rows),
+        statistics.median(row["seconds"] for row in rows),
+        *(statistics.median(row[f"time/{part}"] for row in rows) for part in ("sample", "learn", "wait")),
+    )
+
+
+class _EnoughError(Exception):
+    """Enough was measured."""
+
+
+class _Clock(Silence):
+    """Takes the time of every iteration but the first ones, and ends the run when there are enough."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._count = 0
+        self._steps = 0
+        self._last = self._began = 0.0
+        self.rows: list[dict[str, Any]] = []
+
+    def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+        """Note an iteration."""
+        now = time.perf_counter()
+        self._count += 1
+        if self._count <= WARM_UP:
+            self._began = now
+        else:
+            self.rows.append({**row, "steps": progress.steps - self._steps, "seconds": now - self._last})
+        self._last, self._steps = now, progress.steps
+        if len(self.rows) >= FEWEST and now - self._began >= self._seconds:
+            raise _EnoughError

@@ -1,0 +1,49 @@
+"""Speed-ups: the law through measurements, and what it recommends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muster.reports.scaling import Measured, Scaling
+from tests.commands import muster
+
+
+def rows(serial: float, parallel: float, workers: list[int]) -> list[Measured]:
+    return [Measured(w, 1000.0, serial + parallel / w, parallel / w, serial, 0.0) for w in workers]
+
+
+@pytest.mark.parametrize(("serial", "parallel"), [(0.0, 2.0), (0.5, 1.5), (2.0, 0.0)])
+def test_the_law_finds_the_serial_part(serial: float, parallel: float) -> None:
+    scaling = Scaling.of(rows(serial, parallel, [1, 2, 4, 8]))
+    assert scaling.serial == pytest.approx(serial, abs=1e-9)
+    assert scaling.parallel == pytest.approx(parallel, abs=1e-9)
+    assert scaling.serial_fraction == pytest.approx(serial / (serial + parallel))
+
+
+def test_only_well_used_workers_are_recommended() -> None:
+    scaling = Scaling.of(rows(0.25, 1.0, [4, 1, 2, 8]))
+    assert [row.workers for row in scaling.measured] == [1, 2, 4, 8]
+    assert scaling.efficiency(scaling.measured[1]) == pytest.approx(1.25 / 0.75 / 2)
+    assert scaling.recommended.workers == 2
+    assert scaling.gain_of_doubling(scaling.measured[-1]) == pytest.approx(0.375 / 0.3125)
+
+
+def test_scale_measures_and_draws(tmp_path: Path) -> None:
+    plot = tmp_path / "scaling.png"
+    flags = ["--workers", "0,1", "--seconds", "0.1", "-o", str(plot), "--json"]
+    done = muster("scale", "tests.toys:Guess", *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = json.loads(done.stdout.splitlines()[-1])
+    assert [row["workers"] for row in table["rows"]] == [0, 1]
+    assert all(row["steps_per_second"] > 0 for row in table["rows"])
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert list(tmp_path.iterdir()) == [plot]
+
+
+def test_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
+    done = muster("scale", "CartPole-v1", "--workers", "1,two", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--workers 1,two: expected different numbers separated by commas" in done.stderr
