@@ -19,6 +19,8 @@ HERE = Path(__file__).parent
 EXPERIMENTS = HERE / "experiments"
 RATIO = HERE.parent / "examples" / "ratio" / "ratio_rllib.toml"
 PLOT = HERE / "results" / "rllib_learning.png"
+RUNS = HERE.parent / ".bench" / "rllib_learning"
+"""Kept, so that a benchmark that was broken off goes on where it was."""
 SEEDS = range(5)
 EPISODES = 100
 
@@ -77,11 +79,11 @@ def run() -> str:
 
 
 def _row(case: Case) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        common = ["--runs-dir", folder, "--json"]
-        trained = _muster("train", *case.arguments, "--name", "run", *common)
-        seconds = _columns(Path(folder) / "run")["time/total"][-1]
-        evaluated = _muster("evaluate", "run", "--episodes", str(EPISODES), *common)
+    name = case.title.replace(",", "").replace(" ", "-")
+    common = ["--runs-dir", str(RUNS), "--json"]
+    trained = _muster("train", *case.arguments, "--name", name, "--resume", *common)
+    seconds = _columns(RUNS / name)["time/total"][-1]
+    evaluated = _muster("evaluate", name, "--episodes", str(EPISODES), *common)
     value = float(evaluated["return_mean"])
     reached = "runs" if case.goal is None else "yes" if value >= case.goal else "no"
     goal = "-" if case.goal is None else f"{case.goal:g}"

@@ -72,6 +72,7 @@ def test_a_host_that_ssh_does_not_reach_is_named_at_once(lab: Lab, sshd: Sshd, s
     assert_nothing_is_left(lab.nodes)
 
 
+@pytest.mark.long
 def test_a_named_cluster_has_hosts_setup_and_what_to_unset(lab: Lab, sshd: Sshd, shared: Path) -> None:
     (shared / "muster.toml").write_text(
         '[clusters.three]\nhosts = ["node1", "node2", "node3"]\ncpus = 1\n'
@@ -110,6 +111,7 @@ def test_without_a_shared_folder_the_ranks_meet_at_an_address(lab: Lab, slurm: S
     assert_nothing_is_left(lab.nodes)
 
 
+@pytest.mark.long
 def test_an_address_without_a_secret_or_with_another_is_refused(lab: Lab, shared: Path) -> None:
     env = {"MUSTER_HOSTS": "node1,node2", "MUSTER_LAUNCH_ID": "secrets"}
     command = [MUSTER, "launch", "--runs-dir", APART, "--head-address", "node1:20100", "--timeout", "20s", "--"]
@@ -163,6 +165,7 @@ def test_grid_engine_s_own_shell_starts_the_ranks(lab: Lab, gridengine: GridEngi
     assert_nothing_is_left(lab.nodes)
 
 
+@pytest.mark.long
 def test_nothing_of_these_ways_is_in_a_process_list(lab: Lab, sshd: Sshd, shared: Path) -> None:
     env = {"MUSTER_HOSTS": ",".join(HOSTS), "MUSTER_LAUNCH_TOKEN": "a-secret-of-ours"}
     running = shared / "running"

@@ -109,6 +109,7 @@ def test_asha_saves_what_it_stops_and_a_resumed_sweep_leaves_it_stopped(tmp_path
     assert (went_on.state, went_on.iterations) == ("finished", 6)
 
 
+@pytest.mark.long
 def test_asha_remembers_the_trials_before_a_resume(tmp_path: Path) -> None:
     section: dict[str, Any] = {
         "parameters": {"env.config.choices": {"grid": [2, 40]}},
@@ -136,6 +137,7 @@ def test_a_trial_that_fails_does_not_end_the_sweep(tmp_path: Path) -> None:
     assert "the pump broke" in (tmp_path / "runs/s/trials.csv").read_text()
 
 
+@pytest.mark.long
 def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     section = {"parameters": {"algorithm.lr": {"grid": [1e-3]}}}
     result, notes = run(tmp_path, section, listener=Killer(), stop__iterations=9, checkpoint__every=2)
@@ -145,6 +147,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: P
     assert [event["iteration"] for event in events if event["event"] == "started"] == [0, 4]
 
 
+@pytest.mark.long
 def test_if_all_trials_fail_the_exit_code_is_theirs(tmp_path: Path) -> None:
     parameters = {"env.config.how": {"grid": ["raise", "reset"]}}
     result, _ = run(tmp_path, {"parameters": parameters}, env__id="tests.toys:Failing")
@@ -158,6 +161,7 @@ def test_a_metric_that_is_no_column(tmp_path: Path) -> None:
     assert "no column of metrics.csv; did you mean 'return/mean'?" in notes.failures["trial-001"]
 
 
+@pytest.mark.long
 def test_optuna_and_workers_in_the_trials_own_cpus(tmp_path: Path) -> None:
     parameters = {"algorithm.lr": {"loguniform": [1e-4, 1e-2]}, "model.hidden": {"choice": [[8], [16, 16]]}}
     section = {"parameters": parameters, "search": "optuna", "trials": 3, "metric": "length/mean", "mode": "min"}

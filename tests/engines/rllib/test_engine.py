@@ -45,6 +45,7 @@ def test_a_simulator_that_always_fails_ends_the_run_with_its_own_traceback(
     assert (failure["error"], failure["step"]) == ("RuntimeError: the pump broke", 2)
 
 
+@pytest.mark.long
 def test_failures_between_episodes_are_counted_and_survived(tmp_path: Path, ray_with_four_cpus: None) -> None:
     result = small("tests.toys:Failing", tmp_path, env__config={"at": 25}, stop__iterations=3)
     row = read_metrics(tmp_path / "run" / "metrics.csv")[-1]
@@ -119,6 +120,7 @@ def test_a_lost_env_runner_is_replaced_and_counted(
     assert "worker lost" in [event["event"] for event in read_json_lines(tmp_path / "run" / "events.jsonl")]
 
 
+@pytest.mark.long
 def test_workers_that_die_again_and_again_end_the_run(tmp_path: Path, ray_with_four_cpus: None) -> None:
     with pytest.raises(SimulatorError, match=r"all workers died 3 times in a row(.|\n)*Try --workers 0"):
         small("tests.toys:Dying", tmp_path, resources__workers=1, stop__iterations=1000)
