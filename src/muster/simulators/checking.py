@@ -22,6 +22,7 @@ from muster.simulators.encoding import (
     describe_actions,
     describe_observations,
 )
+from muster.simulators.old_gym import OldGymAdapter
 from muster.simulators.verdict import Verdict
 
 EPISODES = 3
@@ -44,7 +45,7 @@ def check_simulator(simulator: Simulator, *, takes_parts: bool = False) -> list[
     `takes_parts` tells whether the engine takes Dict and Tuple observations.
     """
     try:
-        env = simulator.build()
+        env = simulator.build(index=0)
     except MusterError:
         raise
     except Exception:
@@ -99,7 +100,11 @@ def _check_interface(simulator: Simulator) -> list[Finding]:
     and that an observation has no bounds (the normaliser does not need them).
     """
     findings = []
-    env = simulator.build()
+    env = simulator.build(index=1)
+    if isinstance(env.unwrapped, OldGymAdapter):
+        message = "the old Gym's: adapted; a time limit is told by info['TimeLimit.truncated'] alone"
+        hint = "gymnasium.Env has reset(seed=..., options=...), and a step that returns five values"
+        findings.append(Finding(Verdict.WARNING, "interface", message, hint))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -185,7 +190,7 @@ def _observation_check(env: gymnasium.Env[Any, Any], problem: Callable[[str], No
 
 def _check_repeats(simulator: Simulator) -> list[Finding]:
     """Play the same seed and actions on two simulators: training repeats itself only if these agree."""
-    first, second = simulator.build(), simulator.build()
+    first, second = simulator.build(index=1), simulator.build(index=2)
     try:
         first.reset(seed=1)
         second.reset(seed=1)
