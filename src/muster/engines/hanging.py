@@ -9,10 +9,11 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -76,15 +77,18 @@ def end_process_on_hang(folder: Path, timeout: float | None, watched: Watched) -
         os._exit(1)
 
     def timed() -> UnderWay | None:
-        call = watched()
-        if call is not None:
-            faulthandler.dump_traceback_later(timeout + 2 * watch.interval, exit=True, file=trace)
-        else:
-            faulthandler.cancel_dump_traceback_later()
-        return call
+        faulthandler.dump_traceback_later(timeout + 2 * watch.interval, exit=True, file=trace)
+        return watched()
 
     watch = _Watch(timeout, timed, hung)
     watch.start()
+
+
+def tell_of_faults() -> None:
+    """Have Python print its stack when C code ends this process with a fault."""
+    if not faulthandler.is_enabled():
+        with suppress(OSError, ValueError):
+            faulthandler.enable(sys.__stderr__ or sys.stderr, all_threads=False)
 
 
 @contextmanager

@@ -120,6 +120,15 @@ def build_explained(simulator: Simulator, render_mode: str | None = None) -> gym
         return simulator.build(render_mode)
 
 
+def close_problem(env: gymnasium.Env[Any, Any]) -> str | None:
+    """Close a simulator that is no longer needed; return the traceback of what it raised, if it did."""
+    try:
+        env.close()
+    except Exception:
+        return traceback.format_exc()
+    return None
+
+
 @contextmanager
 def simulator_errors(what: str) -> Iterator[None]:
     """Turn whatever the simulator's own code raises into a `SimulatorError` with its traceback."""

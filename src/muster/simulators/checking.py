@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from muster.errors import MusterError
-from muster.simulators.building import Simulator
+from muster.simulators.building import Simulator, close_problem
 from muster.simulators.copying import agree, copy_problem
 from muster.simulators.encoding import (
     ObservationEncoder,
@@ -60,7 +60,9 @@ def check_simulator(simulator: Simulator, *, takes_parts: bool = False) -> list[
             findings += _check_repeats(simulator)
             findings += _check_pickles(env)
     finally:
-        env.close()
+        problem = close_problem(env)
+    if problem:
+        findings.append(Finding(Verdict.WARNING, "close", f"it cannot be closed\n{problem}"))
     return findings
 
 
@@ -196,8 +198,8 @@ def _check_repeats(simulator: Simulator) -> list[Finding]:
         second.reset(seed=1)
         same = agree(first, second)
     finally:
-        first.close()
-        second.close()
+        close_problem(first)
+        close_problem(second)
     if same:
         return [Finding(Verdict.OK, "repeats", "same seed, same actions, same episode")]
     return [

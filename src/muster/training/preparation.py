@@ -14,7 +14,7 @@ from muster.engines.engine import Plan, Request
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import Experiment
 from muster.runs.folder import RunFolder
-from muster.simulators.building import Simulator, build_explained
+from muster.simulators.building import Simulator, build_explained, close_problem
 from muster.simulators.seeding import ProcessRandomness, Stream
 from muster.training.listening import Listener
 from muster.training.stopping import with_default_stop
@@ -72,7 +72,7 @@ def prepare(
             num_workers = _auto_workers(env, listener) if wanted == "auto" else wanted
             plan = make_plan(Request(loaded, simulator, env, num_workers, resumes, listener.noticed))
         finally:
-            env.close()
+            close_problem(env)
     return Preparation(plan.loaded, simulator_of(plan.loaded.experiment, folder), plan)
 
 

@@ -232,7 +232,7 @@ class EnvGroup:
 
     def _end_episode(self, recording: _Recording, t: int, i: int, terminated: bool) -> None:
         if problem := self._keeper.check.problem(self._current[i]):
-            self._fail(recording, t, i, ValueError(problem))
+            self._fail_after_step(recording, t, i, problem)
             return
         recording.ended[t, i] = True
         recording.terminated[t, i] = terminated
@@ -250,8 +250,13 @@ class EnvGroup:
     def _fail_bad_observations(self, recording: _Recording, t: int) -> None:
         for i in range(len(self._current)):
             if problem := self._keeper.check.problem(self._current[i]):
-                self._keeper.journal.calls(Call.STEP, i)
-                self._fail(recording, t, i, ValueError(problem))
+                self._fail_after_step(recording, t, i, problem)
+
+    def _fail_after_step(self, recording: _Recording, t: int, i: int, problem: str) -> None:
+        """Fail for what a step returned that had been counted already."""
+        self._keeper.journal.calls(Call.STEP, i)
+        self._episode_lengths[i] -= 1
+        self._fail(recording, t, i, ValueError(problem))
 
     def _fail(self, recording: _Recording, t: int, i: int, error: BaseException) -> None:
         """Drop the episode's steps, and begin the next episode in a simulator that is built anew."""

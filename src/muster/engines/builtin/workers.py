@@ -12,7 +12,7 @@ from typing import Protocol
 from muster.engines.builtin.groups import EnvGroup, Fragment, GroupSettings, Weights
 from muster.engines.builtin.threads import limit_threads
 from muster.engines.engine import SimulatorFailure
-from muster.engines.hanging import end_process_on_hang, interrupted_on_hang
+from muster.engines.hanging import end_process_on_hang, interrupted_on_hang, tell_of_faults
 from muster.engines.journal import LastWords, UnderWay, read_last_words, read_trace
 from muster.errors import MusterError
 
@@ -90,6 +90,7 @@ class LocalCollector:
     """All groups in this process, one after another: no Ray, and a traceback that leads to the simulator."""
 
     def __init__(self, settings: GroupSettings, starts: Sequence[GroupStart], journals: Path | None) -> None:
+        tell_of_faults()
         self._timeout, self._journals = settings.step_timeout, journals
         if journals is not None:
             journals.mkdir(exist_ok=True)
