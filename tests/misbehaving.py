@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -45,7 +46,7 @@ class Misbehaving(gymnasium.Env[Any, Any]):
         reward = float(action == self.shown)
         misbehaves = self.fails and self.steps == FAILS_AT
         self.steps += 1
-        outcome = self._observe(), reward, self.steps == LENGTH, False, {}
+        outcome: tuple[Any, ...] = self._observe(), reward, self.steps == LENGTH, False, {}
         return misbehave(self.how, outcome) if misbehaves else outcome
 
     def close(self) -> None:
@@ -95,3 +96,22 @@ def _changed(how: str, observation: Any, reward: float, terminated: bool, trunca
         "outside": (observation * 7, reward, *rest),
         "four values": (observation, reward, terminated, info),
     }.get(how)
+
+
+class Unreliable(Misbehaving):
+    """Misbehaves once in 500 steps at random, in one of six ways."""
+
+    WAYS = ("raise", "NaN", "infinite reward", "wrong shape", "outside", "os._exit")
+
+    def __init__(self, counts: str) -> None:
+        super().__init__("not")
+        self.counts = counts
+
+    def step(self, action: Any) -> Any:
+        outcome = super().step(action)
+        if self.np_random.random() >= 1 / 500:
+            return outcome
+        how = self.WAYS[int(self.np_random.integers(len(self.WAYS)))]
+        with Path(self.counts).open("a") as file:
+            file.write(f"{how}\n")
+        return misbehave(how, outcome)

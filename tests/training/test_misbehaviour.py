@@ -57,7 +57,11 @@ class Heard(Silence):
 def overrides(how: str, workers: int) -> dict[str, Any]:
     return {
         "name": "run",
-        "env.config": {"how": how, "every": 11 if how in PROCESS_ENDED or how == "hang" else 5, "index": "{index}"},
+        "env.config": {
+            "how": how,
+            "every": 11 if how in PROCESS_ENDED or how == "hang" else 5,
+            "index": "{index}",
+        },
         "env.step_timeout": 0.5 if "hang" in how else None,
         "env.restart_every": 2 if how == "close" else 0,
         "resources.workers": workers,

@@ -26,14 +26,14 @@ class Place:
     step: int
 
 
-def failure_of(
-    error: BaseException, place: Place, call: Call, actions: list[Any] | None
-) -> SimulatorFailure:
+def failure_of(error: BaseException, place: Place, call: Call, actions: list[Any] | None) -> SimulatorFailure:
     """Describe a failure by what was raised, with the simulator's own part of the traceback."""
     frames = error.__traceback__.tb_next if error.__traceback__ else None
     message = f"{type(error).__name__}: {error}"
     if frames is None and isinstance(error, ValueError) and "to unpack" in str(error):
-        expected = "observation and info" if call is Call.RESET else "observation, reward, terminated, truncated, info"
+        expected = (
+            "observation and info" if call is Call.RESET else "observation, reward, terminated, truncated, info"
+        )
         message = f"{call.name.lower()} must return {expected}: {error}"
     return SimulatorFailure(
         place.group,
@@ -60,11 +60,21 @@ def failure_from(words: LastWords, seed: int, cause: str, trace: str) -> Simulat
         reset_seed(seed, Stream.RESET, words.group, words.env, episode),
         max(0, taken - 1) if call is Call.STEP else taken,
         cause,
-        trace,
+        _simulator_s_part(trace),
         call.name.lower(),
         words.group * len(words.episodes) + words.env,
         words.actions,
     )
+
+
+def _simulator_s_part(trace: str) -> str:
+    """Return the stack of the thread that stepped the simulator, less what is muster's own."""
+    blocks = [block for block in trace.split("\n\n") if "  File " in block]
+    if not blocks:
+        return trace
+    lines = blocks[-1].splitlines()
+    ours = next((k for k, line in enumerate(lines) if "/muster/engines/builtin/" in line), len(lines))
+    return "\n".join(lines[:ours])
 
 
 def cause_of_death(call: Call, trace: str, report: str) -> str:

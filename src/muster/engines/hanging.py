@@ -81,6 +81,7 @@ def end_process_on_hang(folder: Path, timeout: float | None, watched: Watched) -
         return watched()
 
     watch = _Watch(timeout, timed, hung)
+    timed()
     watch.start()
 
 

@@ -88,7 +88,9 @@ def converted(space: Any) -> gymnasium.Space[Any]:
         return space
     match type(space).__name__:
         case "Box":
-            return spaces.Box(space.low, space.high, tuple(space.shape), getattr(space, "dtype", None) or "float32")
+            return spaces.Box(
+                space.low, space.high, tuple(space.shape), getattr(space, "dtype", None) or "float32"
+            )
         case "Discrete":
             return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
         case "MultiDiscrete":

@@ -53,9 +53,7 @@ def simulator_of(experiment: Experiment, folder: RunFolder | None = None) -> Sim
     )
 
 
-def prepare(
-    loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, resumes: bool
-) -> Preparation:
+def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, resumes: bool) -> Preparation:
     """Build the simulator once, and settle what the experiment leaves open.
 
     Raises:

@@ -77,14 +77,14 @@ def replay(recorded: Recorded) -> Iterator[str]:
             yield from _repeated(recorded)
     except FAILURES as error:
         again = f"{type(error).__name__}: {error}"
-        same = "the same failure again" if recorded.error.endswith(str(error)) else f"recorded was: {recorded.error}"
+        same = (
+            "the same failure again" if recorded.error.endswith(str(error)) else f"recorded was: {recorded.error}"
+        )
         frames = error.__traceback__ and error.__traceback__.tb_next and error.__traceback__.tb_next.tb_next
         own = "".join(traceback.format_exception(type(error), error, frames))
         raise SimulatorError(f"{again} ({same})\n\n{own}") from None
     except KeyboardInterrupt:
-        raise SimulatorError(
-            f"interrupted; recorded was: {recorded.error}\n\n{traceback.format_exc()}"
-        ) from None
+        raise SimulatorError(f"interrupted; recorded was: {recorded.error}\n\n{traceback.format_exc()}") from None
 
 
 def _repeated(recorded: Recorded) -> Iterator[str]:

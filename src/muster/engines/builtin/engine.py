@@ -16,8 +16,8 @@ from muster.engines.builtin import ppo, trpo
 from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.batch import Batch
 from muster.engines.builtin.groups import GroupSettings, Weights
-from muster.engines.builtin.threads import threads
 from muster.engines.builtin.ray_collector import RayCollector
+from muster.engines.builtin.threads import threads
 from muster.engines.builtin.workers import Collector, GroupStart, LocalCollector, UnsavedSimulatorsError
 from muster.engines.engine import Iteration, SimulatorFailure
 from muster.engines.moments import Moments

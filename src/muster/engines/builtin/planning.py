@@ -78,7 +78,7 @@ def make_builtin_plan(request: Request) -> BuiltinPlan:
 
 
 def _copy_problem(request: Request) -> str | None:
-    """Try in a process of its own if there are to be others, since the simulator may end the one it is tried in."""
+    """Try in a process of its own if there are to be others: the simulator may end the one it is tried in."""
     return copy_problem_apart(request.simulator) if request.num_workers else copy_problem(request.env)
 
 

@@ -16,6 +16,7 @@ from muster.engines.hanging import end_process_on_hang, interrupted_on_hang, tel
 from muster.engines.journal import LastWords, UnderWay, read_last_words, read_trace
 from muster.errors import MusterError
 
+
 class UnsavedSimulatorsError(Exception):
     """The simulators cannot be saved; the message says why."""
 
@@ -96,9 +97,7 @@ class LocalCollector:
             journals.mkdir(exist_ok=True)
         self._groups = [start.create(settings, journals) for start in starts]
         with self._hangs_interrupted():
-            self.num_restarted = sum(
-                start.begin(group) for start, group in zip(starts, self._groups, strict=True)
-            )
+            self.num_restarted = sum(start.begin(group) for start, group in zip(starts, self._groups, strict=True))
 
     def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
         with self._hangs_interrupted():
@@ -131,9 +130,7 @@ class Worker:
         self._broken: MusterError | None = None
         self._journals = session_folder() / journals
         self._journals.mkdir(parents=True)
-        end_process_on_hang(
-            self._journals, settings.step_timeout, lambda: _under_way(list(self._groups.values()))
-        )
+        end_process_on_hang(self._journals, settings.step_timeout, lambda: _under_way(list(self._groups.values())))
 
     def node(self) -> str:
         """Return the Ray node that this worker is on."""

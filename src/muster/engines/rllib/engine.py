@@ -14,7 +14,7 @@ from typing import Any
 import ray
 import torch
 
-from muster.engines.engine import Iteration
+from muster.engines.engine import Iteration, SimulatorFailure
 from muster.engines.moments import Moments
 from muster.engines.rllib import state
 from muster.engines.rllib.collecting import start_collector
