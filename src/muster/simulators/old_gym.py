@@ -11,6 +11,7 @@ import inspect
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 
 _OLD, _NEW = 4, 5
@@ -88,9 +89,8 @@ def converted(space: Any) -> gymnasium.Space[Any]:
         return space
     match type(space).__name__:
         case "Box":
-            return spaces.Box(
-                space.low, space.high, tuple(space.shape), getattr(space, "dtype", None) or "float32"
-            )
+            kind = np.dtype(getattr(space, "dtype", None) or np.float32).type
+            return spaces.Box(space.low, space.high, tuple(space.shape), kind)
         case "Discrete":
             return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
         case "MultiDiscrete":
