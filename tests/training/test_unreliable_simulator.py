@@ -50,6 +50,7 @@ def test_a_hundred_thousand_steps_of_one_that_fails_in_six_ways(tmp_path: Path) 
         "env.max_failures": 1000,
         "resources.workers": 2,
         "algorithm.lr": 1e-3,
+        "checkpoint.simulators": False,
         "stop.steps": 100_000,
     }
     options = TrainOptions(runs_dir=tmp_path)
@@ -59,9 +60,11 @@ def test_a_hundred_thousand_steps_of_one_that_fails_in_six_ways(tmp_path: Path) 
     print(made, rows[-1], [round(m) for m in (*memory.driver[::12], *memory.workers[::12])])
     assert result.exit_code == 0
     assert set(made) == set(Unreliable.WAYS)
-    assert int(rows[-1]["failures/simulator"]) == made.total() > 100
+    counted = int(rows[-1]["failures/simulator"])
     assert int(rows[-1]["failures/worker"]) == made["os._exit"]
-    assert len(list((tmp_path / "run" / "failures").glob("*.json"))) == made.total()
+    assert len(list((tmp_path / "run" / "failures").glob("*.json"))) == counted > 100
+    # A bad observation is found when all of its group have stepped; one of them may end the process before.
+    assert made.total() - 2 <= counted <= made.total()
     assert result.return_mean is not None
     assert result.return_mean > 0.95 * LENGTH
     quarter = len(memory.driver) // 4

@@ -28,8 +28,8 @@ FORGOTTEN = -1
 UnderWay = tuple[str, int, int]
 """A call that is under way: its name, and what tells it from the call before."""
 
-_CALL, _POSITION, _FINISHED, _NUM_ENVS, _ACTION_SIZE, _DTYPE = range(6)
-_FIXED = 6
+_CALL, _POSITION, _FINISHED, _NUM_ENVS, _ACTION_SIZE, _DTYPE, _HANDED_OVER, _IS_OPEN = range(8)
+_FIXED = 8
 _CALL_KINDS = 8
 
 
@@ -61,6 +61,7 @@ class Journal:
         """The first is the call under way, as `call_code` gives it."""
         self.notes[_NUM_ENVS], self.notes[_ACTION_SIZE] = num_envs, action_size
         self.notes[_DTYPE] = ord(self._dtype.char)
+        self.notes[_IS_OPEN] = True
 
     def _new_log(self, capacity: int) -> Array:
         shape = (capacity, *self._shape)
@@ -110,15 +111,21 @@ class Journal:
         return _actions_of(self.notes, self._log, env)
 
     def failed(self, failure: SimulatorFailure) -> None:
-        """Keep a failure until the fragment that it belongs to is handed over."""
+        """Keep a failure until the fragment that it belongs to has arrived."""
         if self._path is not None:
             with self._path.with_suffix(".failures").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(failure)) + "\n")
 
-    def handed_over(self) -> None:
-        """Forget the failures: whoever asked for the fragment has them."""
-        if self._path is not None:
+    def opens(self) -> None:
+        """Note that a fragment is begun; the failures of one that was handed over are known by now."""
+        if not self.notes[_IS_OPEN] and self._path is not None:
             self._path.with_suffix(".failures").unlink(missing_ok=True)
+        self.notes[_IS_OPEN] = True
+
+    def hands_over(self) -> None:
+        """Note that a fragment is complete; it may still be lost on its way."""
+        self.notes[_HANDED_OVER] += 1
+        self.notes[_IS_OPEN] = False
 
     def state(self) -> tuple[list[int], Array]:
         """Return the unfinished episodes, to be saved with the simulators."""
@@ -137,6 +144,7 @@ class Journal:
         self._log[: len(log)] = log
         for k, value in enumerate(notes):
             self.notes[k] = value
+        self.notes[_HANDED_OVER], self.notes[_IS_OPEN] = 0, True
         self.rests()
 
     def _first(self) -> int:
@@ -163,13 +171,18 @@ class Journal:
 
 @dataclass(frozen=True)
 class LastWords:
-    """What the journal of a group says after its process has ended."""
+    """What the journal of a group says after its process has ended.
+
+    `handed_over` counts its fragments; `failures` are those of the last of them, or of the one that `is_open`.
+    """
 
     group: int
     call: Call
     env: int
     episodes: list[int]
     finished: int
+    handed_over: int
+    is_open: bool
     actions: list[Any] | None
     failures: list[SimulatorFailure]
 
@@ -204,6 +217,8 @@ def _read(path: Path) -> LastWords:
         env=env,
         episodes=notes[_FIXED : _FIXED + num_envs],
         finished=notes[_FINISHED],
+        handed_over=notes[_HANDED_OVER],
+        is_open=bool(notes[_IS_OPEN]),
         actions=_actions_of(notes, log, env) if call in (Call.STEP, Call.CLOSE) else [],
         failures=[SimulatorFailure(**json.loads(line)) for line in lines],
     )

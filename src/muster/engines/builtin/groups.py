@@ -157,10 +157,11 @@ class EnvGroup:
         """
         started = time.perf_counter()
         recording = self._new_recording()
+        self._keeper.journal.opens()
         with self._randomness.installed():
             self._fill(recording, weights, interrupted)
         fragment = self._finish(recording, weights, started)
-        self._keeper.journal.handed_over()
+        self._keeper.journal.hands_over()
         return fragment
 
     def _new_recording(self) -> _Recording:

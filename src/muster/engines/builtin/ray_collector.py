@@ -50,6 +50,7 @@ class RayCollector:
         self._actor_class = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy=strategy)(Worker)
         self._lost = (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError)
         self._next_episodes = [start.first_episodes for start in starts]
+        self._received = [0] * len(starts)
         self._failures: list[SimulatorFailure] = []
         self._places = [_Place(w, list(range(w, len(starts), num_workers))) for w in range(num_workers)]
         for place in self._places:
@@ -127,6 +128,7 @@ class RayCollector:
 
     def _take(self, place: _Place, g: int, fragment: Fragment, fragments: dict[int, Fragment]) -> None:
         fragments[g] = fragment
+        self._received[g] += 1
         self._next_episodes[g] = fragment.next_episodes
         if fragment.episodes or not place.is_simulator_s_fault:
             place.losses_in_a_row = 0
@@ -183,7 +185,10 @@ class RayCollector:
 
     def _count_loss(self, place: _Place, error: Exception, words: list[LastWords], trace: str) -> None:
         """Keep the failures that the lost worker knew of; stop if workers are lost again and again here."""
-        failures = [failure for said in words for failure in said.failures]
+        unknown = [said for said in words if said.is_open or said.handed_over > self._received[said.group]]
+        failures = [failure for said in unknown for failure in said.failures]
+        for g in place.groups:
+            self._received[g] = 0
         for said in words:
             if said.call is not Call.NONE:
                 cause = cause_of_death(said.call, trace, str(error))
