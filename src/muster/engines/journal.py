@@ -55,6 +55,7 @@ class Journal:
         self._path = path
         self._shape = (num_envs, action_size)
         self._dtype = np.dtype(dtype)
+        self._has_failures = False
         self._log: Array = self._new_log(256)
         size = 8 * (_FIXED + 2 * num_envs)
         self.notes = memoryview(_mapped(path and path.with_suffix(".calls"), size)).cast("q")
@@ -67,7 +68,7 @@ class Journal:
         shape = (capacity, *self._shape)
         if self._path is None:
             return np.empty(shape, self._dtype)
-        return np.memmap(self._path.with_suffix(".actions"), self._dtype, "w+", shape=shape)
+        return np.memmap(self._path.with_suffix(".actions"), self._dtype, "w+", shape=shape).view(np.ndarray)
 
     @property
     def call(self) -> Call:
@@ -113,13 +114,15 @@ class Journal:
     def failed(self, failure: SimulatorFailure) -> None:
         """Keep a failure until the fragment that it belongs to has arrived."""
         if self._path is not None:
+            self._has_failures = True
             with self._path.with_suffix(".failures").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(failure)) + "\n")
 
     def opens(self) -> None:
         """Note that a fragment is begun; the failures of one that was handed over are known by now."""
-        if not self.notes[_IS_OPEN] and self._path is not None:
-            self._path.with_suffix(".failures").unlink(missing_ok=True)
+        if self._has_failures and not self.notes[_IS_OPEN] and self._path is not None:
+            self._path.with_suffix(".failures").unlink()
+            self._has_failures = False
         self.notes[_IS_OPEN] = True
 
     def hands_over(self) -> None:

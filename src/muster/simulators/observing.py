@@ -18,8 +18,8 @@ _ROUNDING = 1e-5
 class ObservationCheck:
     """Tells rows of encoded observations that a learner must never see.
 
-    One comparison of all rows finds NaN, infinity and what lies out of bounds alike; bounds are taken with a
-    margin for rounding to float32.
+    Clipping to the bounds changes NaN, infinity and what lies out of bounds, and nothing else; so comparing bytes
+    with what was clipped finds all three. Bounds are taken with a margin for rounding to float32.
     """
 
     def __init__(self, observations: Description, num_rows: int, size: int, *, bounds: bool) -> None:
@@ -27,8 +27,8 @@ class ObservationCheck:
         self._high = np.full(size, _LARGEST, np.float32)
         if bounds:
             self._take_bounds(observations)
-        self._clipped = np.empty((num_rows, size), np.float32)
-        self._same = np.empty((num_rows, size), bool)
+        self._all_low, self._all_high = (np.tile(end, (num_rows, 1)) for end in (self._low, self._high))
+        self._clipped, self._clipped_row = np.empty((num_rows, size), np.float32), np.empty(size, np.float32)
 
     def _take_bounds(self, observations: Description) -> None:
         if observations["kind"] == "multi_binary":
@@ -41,19 +41,18 @@ class ObservationCheck:
 
     def all_good(self, rows: Array) -> bool:
         """Return whether every row, of as many as the check was made for, is good."""
-        np.maximum(rows, self._low, out=self._clipped)
-        np.minimum(self._clipped, self._high, out=self._clipped)
-        np.equal(rows, self._clipped, out=self._same)
-        return bool(np.logical_and.reduce(self._same, axis=None))
+        clipped = np.fmin(np.fmax(rows, self._all_low, out=self._clipped), self._all_high, out=self._clipped)
+        # The bytes of zeros may differ, by their sign.
+        return clipped.tobytes() == rows.tobytes() or bool((clipped == rows).all())
 
     def problem(self, row: Array) -> str | None:
         """Return what is wrong with one row, or None."""
+        clipped = np.fmin(np.fmax(row, self._low, out=self._clipped_row), self._high, out=self._clipped_row)
+        if clipped.tobytes() == row.tobytes() or (clipped == row).all():
+            return None
         if not np.isfinite(row).all():
             return "observation is not finite"
-        outside = np.flatnonzero((row < self._low) | (row > self._high))
-        if not len(outside):
-            return None
-        k = int(outside[0])
+        k = int(np.flatnonzero(clipped != row)[0])
         return (
             f"observation lies outside its space: entry {k} is {row[k]:.7g}, expected {self._low[k]:.5g} to "
             f"{self._high[k]:.5g} (env.check_bounds = false lets it pass)"
