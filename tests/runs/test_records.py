@@ -125,8 +125,8 @@ def test_tensorboard_reads_the_same_names(tmp_path: Path) -> None:
 
 def test_failures_have_a_file_each(tmp_path: Path) -> None:
     log = EventLog(RunFolder(tmp_path))
-    assert log.add_failure({"error": "one"}) == "0001.json"
-    assert log.add_failure({"error": "two"}) == "0002.json"
+    assert log.add_failure({"error": "one"}).name == "0001.json"
+    assert log.add_failure({"error": "two"}).name == "0002.json"
     events = read_json_lines(tmp_path / "events.jsonl")
     assert [event["file"] for event in events] == ["failures/0001.json", "failures/0002.json"]
 

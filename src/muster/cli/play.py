@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,22 +26,35 @@ _EVEN_SIZES = 2
 
 def play(
     target: Annotated[
-        str, typer.Argument(metavar="RUN|FILE|ID", help="A run, or a simulator for random actions.")
-    ],
+        str | None, typer.Argument(metavar="RUN|FILE|ID", help="A run, or a simulator for random actions.")
+    ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 1,
     video: Annotated[Path | None, typer.Option(help="Record the episodes to this file, .mp4 or .gif.")] = None,
     render: Annotated[bool, typer.Option("--render", help="Show the simulator's own window.")] = False,
     checkpoint: Checkpoint = "best",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 0,
+    replay: Annotated[
+        Path | None, typer.Option(help="Repeat a failure: a file such as runs/NAME/failures/0001.json.")
+    ] = None,
     runs_dir: RunsDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a run's policy act, or random actions in a simulator, and print each episode's return."""
+    """Let a run's policy act, or random actions in a simulator, and print each episode's return.
+
+    With --replay, repeat a failure of the simulator step by step, in this process and so under any debugger.
+    """
+    if (target is None) == (replay is None):
+        raise InputError("give either a run, file or id to play, or --replay FILE")
+    if replay is not None:
+        _replay(replay)
+        return
+    assert target is not None
     if video and render:
         raise InputError("--video and --render: give one of them")
     if video and video.suffix not in (".mp4", ".gif"):
         raise InputError(f"--video {video}: expected a name that ends with .mp4 or .gif")
 
+    from muster.simulators.building import close_problem
     from muster.training.evaluation import play
 
     simulator, policy = _find(target, checkpoint, folder_of_runs(runs_dir))
@@ -60,11 +74,23 @@ def play(
             rate = env.metadata.get("render_fps", _DEFAULT_FRAMES_PER_SECOND)
             _write_video(video, frames, rate)
     finally:
-        env.close()
+        close_problem(env)
     if as_json:
         print_json({"returns": [e.total for e in played], "lengths": [e.length for e in played]})
     elif video:
         console().print(f"wrote {video}")
+
+
+def _replay(path: Path) -> None:
+    from muster.training.replaying import read_recorded, replay
+
+    recorded = read_recorded(path)
+    screen = console()
+    screen.print(f"recorded: {recorded.error} (in {recorded.call}, seed {recorded.seed}, step {recorded.step})")
+    for line in replay(recorded):
+        screen.print(line)
+        sys.stdout.flush()
+    screen.print("it did not fail this time")
 
 
 def _find(target: str, checkpoint: str, runs: Path) -> tuple[Simulator, Any]:

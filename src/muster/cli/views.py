@@ -67,7 +67,7 @@ class View:
 
     def failed(self, error: str, traceback: str) -> None:
         """Print a failure of the simulator: the first of its kind with its traceback."""
-        kind = error.partition(" (group")[0]
+        kind = error.partition(" (in ")[0]
         self._console.print(Text.assemble(("simulator failed: ", "bold red"), error))
         if kind not in self._told:
             self._told.add(kind)

@@ -25,7 +25,11 @@ class SamplingAbandonedError(Exception):
 
 @dataclass(frozen=True)
 class SimulatorFailure:
-    """One failure of the user's simulator: where, when, and its own traceback."""
+    """One failure of the user's simulator: where, when, its own traceback, and what repeats it.
+
+    `step` counts the steps done before; `index` is the simulator's number in the run; `actions` are rows of the
+    policy's choices, the one that failed last, or None if they are not known.
+    """
 
     group: int
     env: int
@@ -34,10 +38,13 @@ class SimulatorFailure:
     step: int
     error: str
     traceback: str
+    call: str = "step"
+    index: int = 0
+    actions: list[Any] | None = None
 
     def __str__(self) -> str:
         return (
-            f"{self.error} (group {self.group}, simulator {self.env}, episode {self.episode}, "
+            f"{self.error} (in {self.call}: group {self.group}, simulator {self.env}, episode {self.episode}, "
             f"seed {self.seed}, step {self.step})"
         )
 
@@ -82,8 +89,8 @@ class Engine(Protocol):
     def save(self, folder: Path, *, simulators: bool) -> str | None:
         """Write policy and complete training state into a folder; return why episodes will restart, if news."""
 
-    def close(self) -> None:
-        """End what was started."""
+    def close(self) -> list[SimulatorFailure]:
+        """End what was started; return what failed in that."""
 
 
 @dataclass(frozen=True)

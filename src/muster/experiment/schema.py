@@ -21,7 +21,8 @@ class EnvSection(Section):
     config: dict[str, Any] = Field(
         default_factory=dict,
         description="Keyword arguments of the simulator, or the one dict if its constructor takes a single "
-        "`config` or `env_config`.",
+        "`config` or `env_config`. In strings, `{index}` is the simulator's number in the run and `{folder}` a "
+        'folder of its own; "9000 + {index}" becomes a number.',
     )
     wrappers: list[str | dict[str, Any]] = Field(
         default_factory=list,
@@ -33,6 +34,19 @@ class EnvSection(Section):
     )
     max_failures: int = Field(
         default=100, ge=0, description="Stop the run when the simulator has failed more often than this."
+    )
+    step_timeout: Duration | None = Field(
+        default=None,
+        description="Longest time that one call of the simulator may take; then it counts as hung, and its worker "
+        "is replaced. Off if not given.",
+    )
+    restart_every: int = Field(
+        default=0,
+        ge=0,
+        description="Build a simulator anew after this many episodes, if it leaks; 0: never.",
+    )
+    check_bounds: bool = Field(
+        default=True, description="Whether an observation outside its space's bounds is a failure."
     )
     paths: list[str] = Field(
         default_factory=list,

@@ -73,6 +73,16 @@ class RunFolder:
         return self.path / "failures"
 
     @property
+    def journals(self) -> Path:
+        """What the simulators are asked in this process, while it lives."""
+        return self.path / "journals"
+
+    @property
+    def simulators(self) -> Path:
+        """Folders of the simulators that want one."""
+        return self.path / "simulators"
+
+    @property
     def checkpoints(self) -> Path:
         """The saved states, by iteration, and the links `latest` and `best`."""
         return self.path / "checkpoints"

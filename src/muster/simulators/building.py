@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import ExperimentError, MusterError, Problem, SimulatorError
+from muster.simulators.placeholders import filled_in
 
 if TYPE_CHECKING:
     import gymnasium
@@ -26,16 +27,22 @@ _GYMNASIUM_ID = re.compile(r"(?:[\w.]+:)?(?:[\w.-]+/)?[\w.:-]+-v\d+")
 
 @dataclass(frozen=True)
 class Simulator:
-    """How to build the user's simulator; plain data, so that any worker can build its own."""
+    """How to build the user's simulator; plain data, so that any worker can build its own.
+
+    `folder` holds the folders of those that ask for one; `spare_index` is that of a simulator beside the trained
+    ones.
+    """
 
     id: str
     config: dict[str, Any] = field(default_factory=dict)
     wrappers: Sequence[str | dict[str, Any]] = ()
     max_episode_steps: int | None = None
     paths: Sequence[str] = ()
+    folder: str = "simulators"
+    spare_index: int = 0
 
-    def build(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        """Build one simulator.
+    def build(self, render_mode: str | None = None, index: int | None = None) -> gymnasium.Env[Any, Any]:
+        """Build one simulator; no two that live at the same time may have the same index.
 
         Raises:
             ExperimentError: if there is no such simulator or wrapper.
@@ -44,10 +51,12 @@ class Simulator:
         import gymnasium
 
         _extend_search_path(self.paths)
+        index = self.spare_index if index is None else index
+        config = filled_in(self.config, index, Path(self.folder).absolute() / f"{index:04d}")
         if _is_gymnasium_id(self.id):
-            env = self._build_registered(render_mode)
+            env = self._build_registered(render_mode, config)
         else:
-            env = self._build_imported(render_mode)
+            env = self._build_imported(render_mode, config)
         for wrapper in self.wrappers:
             entry = {"class": wrapper} if isinstance(wrapper, str) else dict(wrapper)
             env = import_attribute(str(entry.pop("class", "")), "env.wrappers")(env, **entry)
@@ -73,25 +82,29 @@ class Simulator:
             return None
         return gymnasium.spec(self.id).reward_threshold
 
-    def _build_registered(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    def _build_registered(self, render_mode: str | None, config: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         import gymnasium
 
         _require_registered(self.id)
         options = {"max_episode_steps": self.max_episode_steps} if self.max_episode_steps else {}
-        return gymnasium.make(self.id, disable_env_checker=True, render_mode=render_mode, **options, **self.config)
+        return gymnasium.make(self.id, disable_env_checker=True, render_mode=render_mode, **options, **config)
 
-    def _build_imported(self, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    def _build_imported(self, render_mode: str | None, config: dict[str, Any]) -> gymnasium.Env[Any, Any]:
         import gymnasium
+
+        from muster.simulators.old_gym import OldGymAdapter, is_old
 
         maker = import_attribute(self.id, "env.id")
         parameters = inspect.signature(maker).parameters
         names = {name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD} - {"render_mode"}
-        arguments: dict[str, Any] = dict(self.config)
+        arguments: dict[str, Any] = dict(config)
         if len(names) == 1 and (only := names.pop()) in ("config", "env_config"):
-            arguments = {only: dict(self.config)}
+            arguments = {only: dict(config)}
         if render_mode and "render_mode" in parameters:
             arguments["render_mode"] = render_mode
         env: gymnasium.Env[Any, Any] = maker(**arguments)
+        if is_old(env):
+            env = OldGymAdapter(env)
         if self.max_episode_steps:
             env = gymnasium.wrappers.TimeLimit(env, self.max_episode_steps)
         return env
@@ -105,6 +118,15 @@ def build_explained(simulator: Simulator, render_mode: str | None = None) -> gym
     """
     with simulator_errors(f"{simulator.id}: the simulator could not be built"):
         return simulator.build(render_mode)
+
+
+def close_problem(env: gymnasium.Env[Any, Any]) -> str | None:
+    """Close a simulator that is no longer needed; return the traceback of what it raised, if it did."""
+    try:
+        env.close()
+    except Exception:
+        return traceback.format_exc()
+    return None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from muster.errors import MusterError
-from muster.simulators.building import Simulator
+from muster.simulators.building import Simulator, close_problem
 from muster.simulators.copying import agree, copy_problem
 from muster.simulators.encoding import (
     ObservationEncoder,
@@ -22,6 +22,7 @@ from muster.simulators.encoding import (
     describe_actions,
     describe_observations,
 )
+from muster.simulators.old_gym import OldGymAdapter
 from muster.simulators.verdict import Verdict
 
 EPISODES = 3
@@ -44,7 +45,7 @@ def check_simulator(simulator: Simulator, *, takes_parts: bool = False) -> list[
     `takes_parts` tells whether the engine takes Dict and Tuple observations.
     """
     try:
-        env = simulator.build()
+        env = simulator.build(index=0)
     except MusterError:
         raise
     except Exception:
@@ -59,7 +60,9 @@ def check_simulator(simulator: Simulator, *, takes_parts: bool = False) -> list[
             findings += _check_repeats(simulator)
             findings += _check_pickles(env)
     finally:
-        env.close()
+        problem = close_problem(env)
+    if problem:
+        findings.append(Finding(Verdict.WARNING, "close", f"it cannot be closed\n{problem}"))
     return findings
 
 
@@ -99,7 +102,11 @@ def _check_interface(simulator: Simulator) -> list[Finding]:
     and that an observation has no bounds (the normaliser does not need them).
     """
     findings = []
-    env = simulator.build()
+    env = simulator.build(index=1)
+    if isinstance(env.unwrapped, OldGymAdapter):
+        message = "the old Gym's: adapted; a time limit is told by info['TimeLimit.truncated'] alone"
+        hint = "gymnasium.Env has reset(seed=..., options=...), and a step that returns five values"
+        findings.append(Finding(Verdict.WARNING, "interface", message, hint))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -185,14 +192,14 @@ def _observation_check(env: gymnasium.Env[Any, Any], problem: Callable[[str], No
 
 def _check_repeats(simulator: Simulator) -> list[Finding]:
     """Play the same seed and actions on two simulators: training repeats itself only if these agree."""
-    first, second = simulator.build(), simulator.build()
+    first, second = simulator.build(index=1), simulator.build(index=2)
     try:
         first.reset(seed=1)
         second.reset(seed=1)
         same = agree(first, second)
     finally:
-        first.close()
-        second.close()
+        close_problem(first)
+        close_problem(second)
     if same:
         return [Finding(Verdict.OK, "repeats", "same seed, same actions, same episode")]
     return [

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -10,8 +14,11 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import EzPickle
 
+from muster.simulators.building import Simulator
+
 STEPS = 20
 LONGEST_SECONDS = 1.0
+LONGEST_TRIAL_SECONDS = 60.0
 
 
 def copy_problem(env: gymnasium.Env[Any, Any]) -> str | None:
@@ -28,6 +35,24 @@ def copy_problem(env: gymnasium.Env[Any, Any]) -> str | None:
     except Exception as error:
         return f"it does not pickle ({type(error).__name__}: {error})"
     return None if agree(env, copy) else "a pickled copy goes on differently"
+
+
+def copy_problem_apart(simulator: Simulator) -> str | None:
+    """Return the same, tried in a process of its own, which the simulator may end or hang in."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__],
+            input=cloudpickle.dumps(simulator),
+            capture_output=True,
+            check=False,
+            timeout=LONGEST_TRIAL_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return f"trying that took longer than {LONGEST_TRIAL_SECONDS:g} s"
+    if done.returncode or not done.stdout:
+        return "it ended its process when that was tried"
+    problem: str | None = pickle.loads(done.stdout)
+    return problem
 
 
 def agree(first: gymnasium.Env[Any, Any], second: gymnasium.Env[Any, Any]) -> bool:
@@ -50,3 +75,19 @@ def agree(first: gymnasium.Env[Any, Any], second: gymnasium.Env[Any, Any]) -> bo
 def _outcome(env: gymnasium.Env[Any, Any], action: Any) -> tuple[Any, float, bool]:
     observation, reward, terminated, truncated, _ = env.step(action)
     return np.array(observation, copy=True), float(reward), bool(terminated or truncated)
+
+
+def _main() -> None:
+    """Try the simulator that standard input names; the answer has standard output to itself."""
+    answer = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    simulator: Simulator = cloudpickle.load(sys.stdin.buffer)
+    try:
+        problem = copy_problem(simulator.build())
+    except Exception as error:
+        problem = f"it could not be built ({type(error).__name__}: {error})"
+    os.write(answer, pickle.dumps(problem))
+
+
+if __name__ == "__main__":
+    _main()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from muster.policies import Policy
-from muster.simulators.building import Simulator, build_explained, simulator_errors
+from muster.simulators.building import Simulator, build_explained, close_problem, simulator_errors
 from muster.simulators.seeding import ProcessRandomness, Stream, generator, reset_seed
 
 Act = Callable[[Any], Any]
@@ -68,7 +68,7 @@ def evaluate(
 
             return Evaluation.of(list(play(env, act, episodes, seed, on_step, policy.begin_episode)))
         finally:
-            env.close()
+            close_problem(env)
 
 
 def play(

@@ -17,6 +17,7 @@ from muster.runs.metrics import MetricsRecord
 from muster.runs.status import StatusFile
 from muster.simulators.building import Simulator
 from muster.training.evaluation import evaluate
+from muster.training.failures import record_failures
 from muster.training.interruption import Interruption, InterruptionWatch
 from muster.training.listening import Listener
 from muster.training.progress import Progress
@@ -130,9 +131,7 @@ class Loop:
             )
 
     def _report_failures(self, failures: list[SimulatorFailure]) -> None:
-        for failure in failures:
-            self._events.add_failure(asdict(failure))
-            self._listener.failed(str(failure), failure.traceback)
+        record_failures(failures, self._simulator, self._events, self._listener)
 
     def _evaluate(self, watch: InterruptionWatch) -> None:
         """Evaluate if it is due, and update the score by which the best checkpoint is told.

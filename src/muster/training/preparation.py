@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.clusters.allocation.reading import usable_cpus
@@ -12,7 +13,8 @@ from muster.engines.choosing import make_plan
 from muster.engines.engine import Plan, Request
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import Experiment
-from muster.simulators.building import Simulator, build_explained
+from muster.runs.folder import RunFolder
+from muster.simulators.building import Simulator, build_explained, close_problem
 from muster.simulators.seeding import ProcessRandomness, Stream
 from muster.training.listening import Listener
 from muster.training.stopping import with_default_stop
@@ -34,13 +36,24 @@ class Preparation:
     plan: Plan
 
 
-def simulator_of(experiment: Experiment) -> Simulator:
-    """Return how to build an experiment's simulator."""
-    env = experiment.env
-    return Simulator(env.id, env.config, env.wrappers, env.max_episode_steps, env.paths)
+def simulator_of(experiment: Experiment, folder: RunFolder | None = None) -> Simulator:
+    """Return how to build an experiment's simulator, in a run or on its own.
+
+    One beside those that are trained in, such as for evaluation, has the next index after theirs.
+    """
+    env, resources = experiment.env, experiment.resources
+    return Simulator(
+        env.id,
+        env.config,
+        env.wrappers,
+        env.max_episode_steps,
+        env.paths,
+        str((folder.simulators if folder else Path("simulators")).absolute()),
+        resources.env_groups * resources.envs_per_group,
+    )
 
 
-def prepare(loaded: LoadedExperiment, listener: Listener, *, resumes: bool) -> Preparation:
+def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, resumes: bool) -> Preparation:
     """Build the simulator once, and settle what the experiment leaves open.
 
     Raises:
@@ -48,7 +61,7 @@ def prepare(loaded: LoadedExperiment, listener: Listener, *, resumes: bool) -> P
         SimulatorError: if it cannot be built.
     """
     experiment = loaded.experiment
-    simulator = simulator_of(experiment)
+    simulator = simulator_of(experiment, folder)
     with ProcessRandomness(experiment.seed, Stream.EVALUATION).installed():
         env = build_explained(simulator)
         try:
@@ -57,8 +70,8 @@ def prepare(loaded: LoadedExperiment, listener: Listener, *, resumes: bool) -> P
             num_workers = _auto_workers(env, listener) if wanted == "auto" else wanted
             plan = make_plan(Request(loaded, simulator, env, num_workers, resumes, listener.noticed))
         finally:
-            env.close()
-    return Preparation(plan.loaded, simulator, plan)
+            close_problem(env)
+    return Preparation(plan.loaded, simulator_of(plan.loaded.experiment, folder), plan)
 
 
 def _with_stop(loaded: LoadedExperiment, simulator: Simulator) -> LoadedExperiment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,8 @@ from typing import Any
 from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.local import ray_for
 from muster.engines.engine import Engine, Needs
+from muster.engines.failing import failure_from
+from muster.engines.journal import Call, read_last_words
 from muster.errors import AllocationError, InputError, MusterError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
 from muster.experiment.writing import experiment_toml
@@ -26,6 +29,7 @@ from muster.runs.finding import find_checkpoint, newest_name, unused_name
 from muster.runs.folder import RunFolder, default_name, runs_dir
 from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
+from muster.training.failures import SUDDEN_DEATH, record_failures
 from muster.training.interruption import InterruptionWatch
 from muster.training.listening import Listener, RunStart, Silence
 from muster.training.loop import Ending, Loop, progress_status
@@ -84,7 +88,7 @@ def train(
         resuming = options.resume and folder.exists()
         if resuming:
             loaded = merge_with_saved(folder, loaded)
-        preparation = prepare(loaded, listener, resumes=resuming)
+        preparation = prepare(loaded, folder, listener, resumes=resuming)
         weights_from = _find_weights(options)
         _make_folder(folder)
         with RunLock(folder.lock, listener.noticed):
@@ -120,6 +124,7 @@ class _Run:
         if checkpoint is not None:
             verify(checkpoint)
             self._progress = Progress.load(checkpoint)
+        self._tell_of_sudden_death()
         status = StatusFile(self._folder.status, self._folder.name)
         status.update(**progress_status(self._progress), **_job())
         try:
@@ -133,6 +138,18 @@ class _Run:
             self._close(status, Ending("failed", f"{type(error).__name__}: {error}", 1))
             raise
         return self._close(status, ending)
+
+    def _tell_of_sudden_death(self) -> None:
+        """Say in which call of the simulator the process before this one ended, if it ended in one.
+
+        That may have been the simulator, or a kill from outside, so it does not count as a failure.
+        """
+        preparation = self._preparation
+        for said in read_last_words(self._folder.journals):
+            if said.call is not Call.NONE:
+                failure = failure_from(said, preparation.loaded.experiment.seed, SUDDEN_DEATH, "")
+                record_failures([failure], preparation.simulator, self._events, self._listener)
+        shutil.rmtree(self._folder.journals, ignore_errors=True)
 
     def _loop(self, engine: Engine, status: StatusFile, checkpoint: Path | None) -> Ending:
         preparation, plan = self._preparation, self._preparation.plan
@@ -165,7 +182,7 @@ class _Run:
             try:
                 yield engine
             finally:
-                engine.close()
+                record_failures(engine.close(), self._preparation.simulator, self._events, self._listener)
 
     def _close(self, status: StatusFile, ending: Ending) -> TrainResult:
         self._events.add(ending.state, reason=ending.reason, exit_code=ending.exit_code)

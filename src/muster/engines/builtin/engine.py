@@ -16,15 +16,10 @@ from muster.engines.builtin import ppo, trpo
 from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.batch import Batch
 from muster.engines.builtin.groups import GroupSettings, Weights
+from muster.engines.builtin.ray_collector import RayCollector
 from muster.engines.builtin.threads import threads
-from muster.engines.builtin.workers import (
-    Collector,
-    GroupStart,
-    LocalCollector,
-    RayCollector,
-    UnsavedSimulatorsError,
-)
-from muster.engines.engine import Iteration
+from muster.engines.builtin.workers import Collector, GroupStart, LocalCollector, UnsavedSimulatorsError
+from muster.engines.engine import Iteration, SimulatorFailure
 from muster.engines.moments import Moments
 from muster.errors import CheckpointError
 from muster.experiment.schema import AlgorithmSection, Experiment, PPOSection, TRPOSection
@@ -38,6 +33,7 @@ Array = NDArray[Any]
 ARRAYS_FILE = "learner.npz"
 STATE_FILE = "learner.json"
 SIMULATORS_FILE = "simulators.npz"
+JOURNALS = "journals"
 
 
 @dataclass
@@ -79,6 +75,10 @@ class BuiltinEngine:
             seed=experiment.seed,
             gamma=algorithm.gamma,
             lambda_=algorithm.lambda_,
+            restart_every=experiment.env.restart_every,
+            check_bounds=experiment.env.check_bounds,
+            step_timeout=experiment.env.step_timeout,
+            max_failures=experiment.env.max_failures,
         )
         self._networks = self._settings.networks()
         self._scalable = ObservationEncoder(spaces[0]).scalable
@@ -99,7 +99,7 @@ class BuiltinEngine:
             self._collector = RayCollector(self._settings, starts, num_workers)
         else:
             with threads(1):
-                self._collector = LocalCollector(self._settings, starts)
+                self._collector = LocalCollector(self._settings, starts, Path(simulator.folder).parent / JOURNALS)
 
         self.episodes_restarted = checkpoint is not None and (not states or self._collector.num_restarted > 0)
 
@@ -132,7 +132,10 @@ class BuiltinEngine:
         return Iteration(
             steps=sum(fragment.steps for fragment in sampled.fragments),
             episodes=[episode for fragment in sampled.fragments for episode in fragment.episodes],
-            failures=[failure for fragment in sampled.fragments for failure in fragment.failures],
+            failures=[
+                *sampled.failures,
+                *(failure for fragment in sampled.fragments for failure in fragment.failures),
+            ],
             workers_lost=sampled.workers_lost,
             metrics=metrics,
             sample_seconds=sampled_at - started,
@@ -204,9 +207,9 @@ class BuiltinEngine:
         np.savez(folder / SIMULATORS_FILE, *[np.frombuffer(state, np.uint8) for state in states])
         return None
 
-    def close(self) -> None:
-        """End the workers and close the simulators."""
-        self._collector.close()
+    def close(self) -> list[SimulatorFailure]:
+        """End the workers and close the simulators; return what failed in that."""
+        return self._collector.close()
 
     def _new_learner(self) -> _Learner:
         seed, resources = self._experiment.seed, self._experiment.resources

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -20,24 +19,21 @@ from numpy.typing import NDArray
 
 from muster.engines.builtin.actor_critic import ActorCritic
 from muster.engines.builtin.advantages import advantages
-from muster.engines.engine import (
-    MAX_FAILURES_IN_A_ROW,
-    REWARD_CLIP,
-    SamplingAbandonedError,
-    SimulatorFailure,
-)
+from muster.engines.builtin.keeping import SimulatorKeeper
+from muster.engines.engine import REWARD_CLIP, SamplingAbandonedError, SimulatorFailure
+from muster.engines.failing import FAILURES
+from muster.engines.journal import Call, UnderWay, call_code
 from muster.engines.moments import Moments
-from muster.errors import SimulatorError
 from muster.policies.distributions import distribution_for
 from muster.policies.normalizer import Scale
 from muster.simulators.building import Simulator, find_simulator
 from muster.simulators.encoding import ActionDecoder, Description, ObservationEncoder
-from muster.simulators.seeding import ProcessRandomness, Stream, generator, reset_seed
-
-if TYPE_CHECKING:
-    import gymnasium
+from muster.simulators.seeding import ProcessRandomness, Stream, generator
 
 Array = NDArray[Any]
+
+SLOW_SECONDS = 1.0
+"""When all simulators together take longer for a step, whether to give up is asked before each of them."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,10 @@ class GroupSettings:
     seed: int
     gamma: float
     lambda_: float
+    restart_every: int = 0
+    check_bounds: bool = True
+    step_timeout: float | None = None
+    max_failures: int = 100
 
     def networks(self) -> ActorCritic:
         """Return the networks for these spaces."""
@@ -104,25 +104,23 @@ class _Recording:
     episode_starts: list[int]
     finals: list[tuple[int, int, Array]] = field(default_factory=list)
     episodes: list[tuple[float, int]] = field(default_factory=list)
-    failures: list[SimulatorFailure] = field(default_factory=list)
 
 
 class EnvGroup:
-    """The simulators of one group, their current observations and unfinished episodes."""
+    """The simulators of one group, their current observations and unfinished episodes.
 
-    _STATE = (
-        "_envs",
-        "_current",
-        "_episodes",
-        "_episode_returns",
-        "_episode_lengths",
-        "_discounted",
-        "_failures_in_a_row",
-        "_rng",
-        "_randomness",
-    )
+    With a folder for journals, what it asks of its simulators can be read there even if its process dies of it.
+    """
 
-    def __init__(self, settings: GroupSettings, index: int, first_episodes: Sequence[int]) -> None:
+    _STATE = ("_episode_returns", "_episode_lengths", "_discounted", "_rng", "_randomness")
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        index: int,
+        first_episodes: Sequence[int],
+        journals: Path | None = None,
+    ) -> None:
         self._settings = settings
         self.index = index
         self._encoder = ObservationEncoder(settings.observations)
@@ -131,14 +129,11 @@ class EnvGroup:
         self._rng = generator(settings.seed, Stream.ACTIONS, index, *first_episodes)
         self._randomness = ProcessRandomness(settings.seed, Stream.PROCESS, index, *first_episodes)
         count = settings.num_envs
-        self._episodes = list(first_episodes)
-        self._current = np.zeros((count, self._encoder.size), np.float32)
+        self._keeper = SimulatorKeeper(settings, index, first_episodes, journals)
+        self._current = self._keeper.rows
         self._episode_returns = [0.0] * count
         self._episode_lengths = [0] * count
         self._discounted = np.zeros(count)
-        self._failures_in_a_row = [0] * count
-        self._envs: list[gymnasium.Env[Any, Any]] = []
-        self._first_recording: _Recording | None = None
 
     def start(self) -> None:
         """Build the simulators and reset each of them.
@@ -146,11 +141,12 @@ class EnvGroup:
         Raises:
             SimulatorError: when that fails again and again.
         """
-        recording = self._new_recording()
         with self._randomness.installed():
-            for i in range(self._settings.num_envs):
-                self._build(recording, -1, i)
-        self._first_recording = recording
+            self._keeper.start()
+
+    def under_way(self) -> UnderWay | None:
+        """Return the call of a simulator that is under way; may be asked by another thread."""
+        return self._keeper.journal.under_way()
 
     def sample(self, weights: Weights, interrupted: Callable[[], bool] = lambda: False) -> Fragment:
         """Step all simulators for the length of a fragment.
@@ -160,10 +156,13 @@ class EnvGroup:
             SamplingAbandonedError: when `interrupted` says so.
         """
         started = time.perf_counter()
-        recording, self._first_recording = self._first_recording or self._new_recording(), None
+        recording = self._new_recording()
+        self._keeper.journal.opens()
         with self._randomness.installed():
             self._fill(recording, weights, interrupted)
-        return self._finish(recording, weights, started)
+        fragment = self._finish(recording, weights, started)
+        self._keeper.journal.hands_over()
+        return fragment
 
     def _new_recording(self) -> _Recording:
         length, count = self._settings.fragment_length, self._settings.num_envs
@@ -186,7 +185,10 @@ class EnvGroup:
         distribution = self._networks.distribution
         noise = distribution.noise(self._rng, recording.actions.shape[:2])
         encode_into, current = self._encoder.encode_into, self._current
-        returns, lengths = self._episode_returns, self._episode_lengths
+        returns, lengths, envs = self._episode_returns, self._episode_lengths, self._keeper.envs
+        journal, notes = self._keeper.journal, self._keeper.journal.notes
+        step_codes = [call_code(Call.STEP, i) for i in range(len(envs))]
+        is_slow = False
         for t in range(self._settings.fragment_length):
             if interrupted():
                 raise SamplingAbandonedError
@@ -195,14 +197,19 @@ class EnvGroup:
             recording.outputs[t] = self._networks.policy_outputs(parts, inputs)
             recording.actions[t] = distribution.sample(recording.outputs[t], noise[t])
             rewards = recording.rewards[t]
+            journal.acts(recording.actions[t])
+            began = time.monotonic()
             for i, action in enumerate(self._decoder.decode(recording.actions[t])):
+                if is_slow and interrupted():
+                    raise SamplingAbandonedError
+                notes[0] = step_codes[i]
                 try:
-                    observation, reward, terminated, truncated, _ = self._envs[i].step(action)
+                    observation, reward, terminated, truncated, _ = envs[i].step(action)
                     reward = float(reward)
                     if not math.isfinite(reward):
                         raise ValueError(f"reward is {reward}")
                     encode_into(current[i], observation)
-                except Exception as error:
+                except FAILURES as error:
                     self._fail(recording, t, i, error)
                     continue
                 rewards[i] = reward
@@ -210,8 +217,10 @@ class EnvGroup:
                 lengths[i] += 1
                 if terminated or truncated:
                     self._end_episode(recording, t, i, bool(terminated))
-            if not math.isfinite(current.sum()):
-                self._fail_non_finite(recording, t)
+            if not self._keeper.check.all_good(current):
+                self._fail_bad_observations(recording, t)
+            journal.rests()
+            is_slow = time.monotonic() - began > SLOW_SECONDS
             self._discounted = self._settings.gamma * self._discounted + rewards
             recording.discounted[t] = self._discounted
             self._discounted[recording.ended[t]] = 0.0
@@ -223,74 +232,39 @@ class EnvGroup:
         return weights.observation_scale.apply(rows, out)
 
     def _end_episode(self, recording: _Recording, t: int, i: int, terminated: bool) -> None:
-        if not np.isfinite(self._current[i]).all():
-            self._fail(recording, t, i, ValueError("observation is not finite"))
+        if problem := self._keeper.check.problem(self._current[i]):
+            self._fail_after_step(recording, t, i, problem)
             return
         recording.ended[t, i] = True
         recording.terminated[t, i] = terminated
         if not terminated:
             recording.finals.append((t, i, self._current[i].copy()))
         recording.episodes.append((self._episode_returns[i], self._episode_lengths[i]))
-        self._failures_in_a_row = [0] * len(self._envs)
-        self._episodes[i] += 1
+        self._keeper.finished(i)
         self._begin_episode(recording, t, i)
 
     def _begin_episode(self, recording: _Recording, t: int, i: int) -> None:
         recording.episode_starts[i] = t + 1
         self._episode_returns[i] = 0.0
         self._episode_lengths[i] = 0
-        try:
-            observation, _ = self._envs[i].reset(seed=self._seed(i))
-            self._encoder.encode_into(self._current[i], observation)
-            if not np.isfinite(self._current[i]).all():
-                raise ValueError("observation is not finite")
-        except Exception as error:
-            self._fail(recording, t, i, error)
 
-    def _fail_non_finite(self, recording: _Recording, t: int) -> None:
-        for i in np.flatnonzero(~np.isfinite(self._current).all(axis=1)):
-            self._fail(recording, t, int(i), ValueError("observation is not finite"))
+    def _fail_bad_observations(self, recording: _Recording, t: int) -> None:
+        for i in range(len(self._current)):
+            if problem := self._keeper.check.problem(self._current[i]):
+                self._fail_after_step(recording, t, i, problem)
 
-    def _fail(self, recording: _Recording, t: int, i: int, error: Exception) -> None:
-        """Record a failure, drop the episode's steps, rebuild the simulator and begin the next episode."""
-        failure = self._describe(i, error)
-        recording.failures.append(failure)
-        if (began := recording.episode_starts[i]) <= t:
-            recording.valid[began : t + 1, i] = False
-            recording.ended[t, i] = recording.terminated[t, i] = True
-        self._failures_in_a_row[i] += 1
-        if self._failures_in_a_row[i] >= MAX_FAILURES_IN_A_ROW:
-            raise SimulatorError(
-                f"the simulator failed {MAX_FAILURES_IN_A_ROW} times in a row: {failure}\n\n{failure.traceback}",
-                recording.failures,
-            )
-        self._episodes[i] += 1
-        self._close(i)
-        self._build(recording, t, i)
+    def _fail_after_step(self, recording: _Recording, t: int, i: int, problem: str) -> None:
+        """Fail for what a step returned that had been counted already."""
+        self._keeper.journal.calls(Call.STEP, i)
+        self._episode_lengths[i] -= 1
+        self._fail(recording, t, i, ValueError(problem))
 
-    def _build(self, recording: _Recording, t: int, i: int) -> None:
-        """Build a simulator, in its place, and begin an episode."""
-        try:
-            self._envs[i : i + 1] = [self._settings.simulator.build()]
-        except Exception as error:
-            self._fail(recording, t, i, error)
-        else:
-            self._begin_episode(recording, t, i)
-
-    def _describe(self, i: int, error: Exception) -> SimulatorFailure:
-        frames = error.__traceback__.tb_next if error.__traceback__ else None
-        return SimulatorFailure(
-            self.index,
-            i,
-            self._episodes[i],
-            self._seed(i),
-            self._episode_lengths[i],
-            f"{type(error).__name__}: {error}",
-            "".join(traceback.format_exception(type(error), error, frames)),
-        )
-
-    def _seed(self, i: int) -> int:
-        return reset_seed(self._settings.seed, Stream.RESET, self.index, i, self._episodes[i])
+    def _fail(self, recording: _Recording, t: int, i: int, error: BaseException) -> None:
+        """Drop the episode's steps, and begin the next episode in a simulator that is built anew."""
+        recording.valid[recording.episode_starts[i] : t + 1, i] = False
+        recording.ended[t, i] = recording.terminated[t, i] = True
+        self._keeper.failed(i, error, self._episode_lengths[i])
+        self._begin_episode(recording, t, i)
 
     def _finish(self, recording: _Recording, weights: Weights, started: float) -> Fragment:
         settings = self._settings
@@ -321,8 +295,8 @@ class EnvGroup:
             return_moments=Moments.of(recording.discounted.reshape(-1, 1)[keep]),
             steps=length * count,
             episodes=recording.episodes,
-            failures=recording.failures,
-            next_episodes=list(self._episodes),
+            failures=self._keeper.take_failures(),
+            next_episodes=list(self._keeper.episodes),
             seconds=time.perf_counter() - started,
         )
 
@@ -332,21 +306,18 @@ class EnvGroup:
         Raises:
             Exception: if the simulators do not pickle.
         """
-        pickled: bytes = cloudpickle.dumps({name: getattr(self, name) for name in self._STATE})
+        kept = {name: getattr(self, name) for name in self._STATE}
+        pickled: bytes = cloudpickle.dumps((kept, self._current, self._keeper.state()))
         return pickled
 
     def restore(self, pickled: bytes) -> None:
         """Go on from a saved state; the simulator's module is imported first, since its pickle needs it."""
         find_simulator(self._settings.simulator.id, self._settings.simulator.paths)
-        for name, value in cloudpickle.loads(pickled).items():
+        kept, self._current[:], keeper = cloudpickle.loads(pickled)
+        self._keeper.restore(keeper)
+        for name, value in kept.items():
             setattr(self, name, value)
 
-    def close(self) -> None:
-        """Close the simulators."""
-        for i in range(len(self._envs)):
-            self._close(i)
-
-    def _close(self, i: int) -> None:
-        """Close a simulator, if it is there; one that cannot close is left to the end of the process."""
-        with suppress(Exception):
-            self._envs[i].close()
+    def close(self) -> list[SimulatorFailure]:
+        """Close the simulators; return what failed in that."""
+        return self._keeper.close()

@@ -12,7 +12,7 @@ from muster.engines.engine import Needs, Request
 from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment
 from muster.simulators.building import Simulator
-from muster.simulators.copying import copy_problem
+from muster.simulators.copying import copy_problem, copy_problem_apart
 from muster.simulators.encoding import (
     Description,
     UnsupportedSpaceError,
@@ -61,15 +61,25 @@ def make_builtin_plan(request: Request) -> BuiltinPlan:
     """
     loaded, experiment = request.loaded, request.loaded.experiment
     spaces = _spaces(request.env, loaded)
-    if experiment.checkpoint.simulators and (problem := copy_problem(request.env)):
+    if experiment.checkpoint.simulators and (problem := _copy_problem(request)):
         request.notice(f"resuming will begin new episodes: the simulator cannot be saved: {problem}")
         loaded = loaded.replace("checkpoint.simulators", False, problem)
     if experiment.resources.gpus:
         request.notice(
             f"resources.gpus = {experiment.resources.gpus:g} is not used: the built-in network learns on the CPU"
         )
+    if experiment.env.step_timeout and not request.num_workers:
+        request.notice(
+            "env.step_timeout in this one process interrupts what waits or runs in Python; a hang in C code, and "
+            "whatever ends the process, ends the run: --workers 1 keeps them apart"
+        )
     loaded, num_workers = _fit_groups(loaded, request.num_workers, request.notice, request.resumes)
     return BuiltinPlan(loaded, request.simulator, spaces, num_workers)
+
+
+def _copy_problem(request: Request) -> str | None:
+    """Try in a process of its own if there are to be others: the simulator may end the one it is tried in."""
+    return copy_problem_apart(request.simulator) if request.num_workers else copy_problem(request.env)
 
 
 def _spaces(env: gymnasium.Env[Any, Any], loaded: LoadedExperiment) -> tuple[Description, Description]:

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 import torch
 
-from muster.engines.engine import Iteration
+from muster.engines.engine import Iteration, SimulatorFailure
 from muster.engines.moments import Moments
 from muster.engines.rllib import state
 from muster.engines.rllib.collecting import start_collector
@@ -170,15 +170,16 @@ class RLlibEngine:
             state.write_replay(self._algorithm, folder)
         return None
 
-    def close(self) -> None:
+    def close(self) -> list[SimulatorFailure]:
         """End the env runners, which may be in the middle of a long step; else close RLlib as it wants it."""
         if self._collector is None:
             self._algorithm.stop()
-            return
+            return []
         for actor in [*ray.get(self._collector.runners.remote()), self._collector]:
             ray.kill(actor)
         # Else its destructor does it later, and starts another Ray for that.
         self._algorithm.learner_group.shutdown()
+        return []
 
 
 def _learn_seconds(result: dict[str, Any]) -> float:

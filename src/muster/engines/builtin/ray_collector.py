@@ -1,0 +1,216 @@
+"""Groups dealt out to workers, which Ray runs; a worker that is lost is replaced."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.engines.builtin.groups import Fragment, GroupSettings, Weights
+from muster.engines.builtin.workers import GroupStart, Sampled, UnsavedSimulatorsError, Worker
+from muster.engines.engine import MAX_FAILURES_IN_A_ROW, SamplingAbandonedError, SimulatorFailure
+from muster.engines.failing import cause_of_death, failure_from
+from muster.engines.journal import Call, LastWords
+from muster.errors import MusterError, SimulatorError
+
+POLL_SECONDS = 0.2
+CLOSE_SECONDS = 5.0
+NODE_SECONDS = 5.0
+
+
+@dataclass
+class _Place:
+    """A worker's place: its groups, and who fills it now."""
+
+    number: int
+    groups: list[int]
+    worker: Any = None
+    node: Any = None
+    journals: str = ""
+    losses_in_a_row: int = 0
+    is_simulator_s_fault: bool = False
+
+
+class RayCollector:
+    """Groups dealt out to workers in turn; fragments are taken from whoever is ready.
+
+    The groups of a worker that is lost go on with new episodes. If it was lost in the middle of a simulator's
+    call, that is the simulator's failure, and counted so.
+    """
+
+    def __init__(self, settings: GroupSettings, starts: Sequence[GroupStart], num_workers: int) -> None:
+        import ray
+
+        self._ray = ray
+        self._settings = settings
+        # In a placement group, such as that of a sweep's trial, the workers' CPUs are those reserved there.
+        strategy = "SPREAD" if ray.util.get_current_placement_group() is None else None
+        self._actor_class = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy=strategy)(Worker)
+        self._lost = (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError)
+        self._next_episodes = [start.first_episodes for start in starts]
+        self._received = [0] * len(starts)
+        self._failures: list[SimulatorFailure] = []
+        self._places = [_Place(w, list(range(w, len(starts), num_workers))) for w in range(num_workers)]
+        for place in self._places:
+            self._fill(place, self._actor_class)
+        built = [place.worker.build.remote([starts[g] for g in place.groups]) for place in self._places]
+        self.num_restarted = 0
+        for place, reference in zip(self._places, built, strict=True):
+            try:
+                self.num_restarted += self._result(reference)
+            except self._lost as error:
+                self._rebuild(place, error)
+
+    def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
+        started = time.perf_counter()
+        shared = self._ray.put(weights)
+        fragments: dict[int, Fragment] = {}
+        pending: dict[Any, tuple[_Place, int | None]] = {}
+        for place in self._places:
+            pending |= self._submit(place, place.groups, shared)
+        lost = 0
+        while pending:
+            ready, _ = self._ray.wait(list(pending), num_returns=1, timeout=POLL_SECONDS)
+            if interrupted():
+                raise SamplingAbandonedError
+            for reference in ready:
+                place, g = pending.pop(reference)
+                try:
+                    result = self._result(reference)
+                except self._lost as error:
+                    lost += 1
+                    self._rescue(place, pending, fragments)
+                    building = self._replace(place, error)
+                    unsampled = [g for g in place.groups if g not in fragments]
+                    pending |= {building: (place, None), **self._submit(place, unsampled, shared)}
+                else:
+                    if g is not None:
+                        self._take(place, g, result, fragments)
+        busy = sum(fragment.seconds for fragment in fragments.values()) / len(self._places)
+        idle = max(0.0, time.perf_counter() - started - busy)
+        failures, self._failures = self._failures, []
+        return Sampled([fragments[g] for g in sorted(fragments)], idle, lost, failures)
+
+    def states(self) -> list[bytes]:
+        try:
+            results = self._ray.get([place.worker.states.remote() for place in self._places])
+        except self._lost as error:
+            raise UnsavedSimulatorsError(f"a worker was lost ({type(error).__name__})") from None
+        states: dict[int, bytes] = {}
+        for place, result in zip(self._places, results, strict=True):
+            if isinstance(result, UnsavedSimulatorsError):
+                raise result
+            states |= dict(zip(place.groups, result, strict=True))
+        return [states[g] for g in sorted(states)]
+
+    def close(self) -> list[SimulatorFailure]:
+        closing = [place.worker.close.remote() for place in self._places]
+        closed, _ = self._ray.wait(closing, num_returns=len(closing), timeout=CLOSE_SECONDS)
+        failures = []
+        for reference in closed:
+            try:
+                failures += self._result(reference)
+            except (*self._lost, SimulatorError):
+                continue
+        for place in self._places:
+            self._ray.kill(place.worker)
+        return failures
+
+    def _fill(self, place: _Place, actor_class: Any) -> None:
+        place.journals = f"{uuid.uuid4().hex}-{place.number}"
+        place.worker = actor_class.remote(self._settings, place.journals)
+        place.node = place.worker.node.remote()
+
+    def _submit(self, place: _Place, groups: Sequence[int], weights: Any) -> dict[Any, tuple[_Place, int | None]]:
+        return {place.worker.sample.remote(g, weights): (place, g) for g in groups}
+
+    def _take(self, place: _Place, g: int, fragment: Fragment, fragments: dict[int, Fragment]) -> None:
+        fragments[g] = fragment
+        self._received[g] += 1
+        self._next_episodes[g] = fragment.next_episodes
+        if fragment.episodes or not place.is_simulator_s_fault:
+            place.losses_in_a_row = 0
+
+    def _rescue(
+        self, place: _Place, pending: dict[Any, tuple[_Place, int | None]], fragments: dict[int, Fragment]
+    ) -> None:
+        """Take the fragments that a lost worker had finished, and expect no more of it."""
+        for reference in [r for r, (whose, _) in pending.items() if whose is place]:
+            _, g = pending.pop(reference)
+            try:
+                result = self._result(reference)
+            except self._lost:
+                continue
+            if g is not None:
+                self._take(place, g, result, fragments)
+
+    def _rebuild(self, place: _Place, error: Exception) -> None:
+        """Replace a lost worker, as often as it takes, and wait for its groups."""
+        try:
+            self._result(self._replace(place, error))
+        except self._lost as next_error:
+            self._rebuild(place, next_error)
+
+    def _replace(self, place: _Place, error: Exception) -> Any:
+        """Put another worker in a lost one's place; return the reference to its groups being built."""
+        node, left = self._node(place), place.journals
+        self._fill(place, self._replacement(node))
+        words, trace = self._ray.get(place.worker.last_words.remote(left))
+        self._count_loss(place, error, words, trace)
+        starts = []
+        episodes = {said.group: said.episodes for said in words}
+        for g in place.groups:
+            last = episodes.get(g, self._next_episodes[g])
+            self._next_episodes[g] = [episode + 1 for episode in last]
+            starts.append(GroupStart(g, self._next_episodes[g]))
+        return place.worker.build.remote(starts)
+
+    def _node(self, place: _Place) -> str | None:
+        try:
+            return str(self._ray.get(place.node, timeout=NODE_SECONDS))
+        except (*self._lost, self._ray.exceptions.GetTimeoutError):
+            return None
+
+    def _replacement(self, node: str | None) -> Any:
+        """Return the class of a worker on a lost one's host, if it is still there, for its journals.
+
+        Asks for no CPU: that of a lost host is gone, and waiting for it would last for ever.
+        """
+        if node is None:
+            return self._actor_class.options(num_cpus=0)
+        strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True)
+        return self._actor_class.options(num_cpus=0, scheduling_strategy=strategy)
+
+    def _count_loss(self, place: _Place, error: Exception, words: list[LastWords], trace: str) -> None:
+        """Keep the failures that the lost worker knew of; stop if workers are lost again and again here."""
+        unknown = [said for said in words if said.is_open or said.handed_over > self._received[said.group]]
+        failures = [failure for said in unknown for failure in said.failures]
+        for g in place.groups:
+            self._received[g] = 0
+        for said in words:
+            if said.call is not Call.NONE:
+                cause = cause_of_death(said.call, trace, str(error))
+                failures.append(failure_from(said, self._settings.seed, cause, trace))
+        self._failures += failures
+        finished = sum(said.finished for said in words)
+        place.is_simulator_s_fault = any(said.call is not Call.NONE for said in words)
+        place.losses_in_a_row = 1 if finished else place.losses_in_a_row + 1
+        what = f"{failures[-1]}\n\n{failures[-1].traceback}" if failures else str(error)
+        if place.losses_in_a_row >= MAX_FAILURES_IN_A_ROW:
+            message = f"a worker and those that replaced it died, {place.losses_in_a_row} in a row: {what}"
+            raise SimulatorError(message, self._failures)
+        if len(self._failures) > (most := self._settings.max_failures):
+            message = f"the simulator failed more than env.max_failures = {most} times in one iteration: {what}"
+            raise SimulatorError(message, self._failures)
+
+    def _result(self, reference: Any) -> Any:
+        """Fetch what an actor returned; raise what it returned as an error, or the simulator's own."""
+        try:
+            value = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise SimulatorError(f"a worker failed: {error.cause!r}\n\n{error}") from None
+        if isinstance(value, MusterError):
+            raise value
+        return value

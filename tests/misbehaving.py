@@ -1,0 +1,117 @@
+"""A simulator that misbehaves in every way there is, in some of its episodes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+LENGTH = 10
+FAILS_AT = 4
+LINE = "the solver has something to say\n"
+
+
+class Misbehaving(gymnasium.Env[Any, Any]):
+    """Shows which of two actions pays; misbehaves at the fifth step of episodes whose seed `every` divides."""
+
+    failed_to_build = False
+
+    def __init__(self, how: str, every: int = 5, index: int = 0) -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,))
+        self.action_space = spaces.Discrete(2)
+        self.how, self.every = how, every
+        self.steps, self.fails, self.shown = 0, False, 0
+        if how == "build" and index == 1 and not type(self).failed_to_build:
+            type(self).failed_to_build = True
+            raise OSError("no licence left")
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps, self.fails = 0, seed is not None and seed % self.every == 0
+        if self.fails and self.how == "reset":
+            raise RuntimeError("no restart file")
+        if self.fails and self.how == "NaN at reset":
+            return np.full(2, np.nan, np.float32), {}
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        reward = float(action == self.shown)
+        misbehaves = self.fails and self.steps == FAILS_AT
+        self.steps += 1
+        outcome: tuple[Any, ...] = self._observe(), reward, self.steps == LENGTH, False, {}
+        return misbehave(self.how, outcome) if misbehaves else outcome
+
+    def close(self) -> None:
+        if self.how == "close":
+            raise RuntimeError("the socket is gone")
+
+    def _observe(self) -> Any:
+        self.shown = int(self.np_random.integers(2))
+        return np.eye(2, dtype=np.float32)[self.shown]
+
+
+def misbehave(how: str, outcome: tuple[Any, ...]) -> Any:
+    """Do what must not be done in a step, or return what must not be returned."""
+    changed = _changed(how, *outcome)
+    if changed is not None:
+        return changed
+    match how:
+        case "raise":
+            raise RuntimeError("the pump broke")
+        case "memory":
+            raise MemoryError("no room for the mesh")
+        case "sys.exit":
+            sys.exit("goodbye")
+        case "hang":
+            time.sleep(60)
+        case "hang in C":
+            ctypes.PyDLL(None).sleep(60)
+        case "os._exit":
+            os._exit(7)
+        case "segfault":
+            ctypes.string_at(0)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "print":
+            print(LINE * 100_000)
+    return outcome
+
+
+def _changed(how: str, observation: Any, reward: float, terminated: bool, truncated: bool, info: Any) -> Any:
+    rest = (terminated, truncated, info)
+    return {
+        "NaN": (observation * np.nan, reward, *rest),
+        "infinite reward": (observation, float("inf"), *rest),
+        "reward of a wrong type": (observation, None, *rest),
+        "wrong shape": (np.zeros(3, np.float32), reward, *rest),
+        "wrong type": ("north", reward, *rest),
+        "outside": (observation * 7, reward, *rest),
+        "four values": (observation, reward, terminated, info),
+    }.get(how)
+
+
+class Unreliable(Misbehaving):
+    """Misbehaves once in 500 steps at random, in one of six ways."""
+
+    WAYS = ("raise", "NaN", "infinite reward", "wrong shape", "outside", "os._exit")
+
+    def __init__(self, counts: str) -> None:
+        super().__init__("not")
+        self.counts = counts
+
+    def step(self, action: Any) -> Any:
+        outcome = super().step(action)
+        if self.np_random.random() >= 1 / 500:
+            return outcome
+        how = self.WAYS[int(self.np_random.integers(len(self.WAYS)))]
+        with Path(self.counts).open("a") as file:
+            file.write(f"{how}\n")
+        return misbehave(how, outcome)

@@ -1,0 +1,186 @@
+"""What a misbehaving simulator leads to: its message, its record, and a run that goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster import train
+from muster.errors import SimulatorError
+from muster.runs.metrics import read_metrics
+from muster.training import TrainOptions, TrainResult
+from muster.training.listening import Silence
+from muster.training.replaying import read_recorded, replay
+from tests.commands import last_json, muster, start_muster
+from tests.misbehaving import FAILS_AT, LINE, Misbehaving
+
+RAISED = {
+    "raise": "RuntimeError: the pump broke (in step: group ",
+    "reset": "RuntimeError: no restart file (in reset: group ",
+    "build": "OSError: no licence left (in build: group 0, simulator 1, episode 0, seed ",
+    "close": "RuntimeError: the socket is gone (in close: group ",
+    "memory": "MemoryError: no room for the mesh (in step: group ",
+    "sys.exit": "SystemExit: goodbye (in step: group ",
+    "NaN": "ValueError: observation is not finite (in step: group ",
+    "NaN at reset": "ValueError: observation is not finite (in reset: group ",
+    "infinite reward": "ValueError: reward is inf (in step: group ",
+    "reward of a wrong type": "TypeError: float() argument must be",
+    "wrong shape": "ValueError: observation has shape (3,), its space says (2,) (in step: group ",
+    "wrong type": "ValueError: observation has shape (), its space says (2,) (in step: group ",
+    "outside": "ValueError: observation lies outside its space: entry ",
+    "four values": "step must return observation, reward, terminated, truncated, info: not enough values",
+    "hang": "TimeoutError: step took longer than env.step_timeout = 0.5 s (in step: group ",
+}
+PROCESS_ENDED = {
+    "os._exit": "ProcessDied: the process ended without a word: os._exit, a kill, or the host's out-of-memory",
+    "segfault": "ProcessDied: Segmentation fault (in step: group ",
+    "kill": "ProcessDied: the process ended without a word: os._exit, a kill, or the host's out-of-memory",
+    "hang in C": "TimeoutError: step took longer than env.step_timeout",
+}
+WITH_A_FRAME = {"raise", "reset", "build", "close", "memory", "sys.exit", "hang", "segfault", "hang in C"}
+
+
+class Heard(Silence):
+    """Keeps what a run tells of failures."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[str, str]] = []
+
+    def failed(self, error: str, traceback: str) -> None:
+        self.failures.append((error, traceback))
+
+
+def overrides(how: str, workers: int) -> dict[str, Any]:
+    return {
+        "name": "run",
+        "env.config": {
+            "how": how,
+            "every": 11 if how in PROCESS_ENDED or how == "hang" else 5,
+            "index": "{index}",
+        },
+        "env.step_timeout": 0.5 if "hang" in how else None,
+        "env.restart_every": 2 if how == "close" else 0,
+        "resources.workers": workers,
+        "resources.env_groups": 2,
+        "resources.envs_per_group": 2,
+        "algorithm.train_batch_size": 160,
+        "algorithm.minibatch_size": 40,
+        "model.hidden": [8],
+        "stop.iterations": 3,
+        "checkpoint.simulators": False,
+    }
+
+
+def run(how: str, workers: int, folder: Path, **changes: Any) -> tuple[TrainResult, Heard]:
+    Misbehaving.failed_to_build = workers > 0 and how != "build"
+    heard = Heard()
+    settings = {**overrides(how, workers), **{key.replace("__", "."): value for key, value in changes.items()}}
+    options = TrainOptions(runs_dir=folder)
+    return train("tests.misbehaving:Misbehaving", overrides=settings, options=options, listener=heard), heard
+
+
+def recorded(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((folder / "run" / "failures").glob("*.json"))]
+
+
+def check(how: str, message: str, folder: Path, heard: Heard) -> None:
+    files, last = recorded(folder), read_metrics(folder / "run" / "metrics.csv")[-1]
+    assert files
+    assert len(heard.failures) == len(files)
+    assert int(last["failures/simulator"]) == sum(file["call"] != "close" for file in files) or how == "close"
+    assert {message in error for error, _ in heard.failures} == {True}
+    for file, (error, traceback) in zip(files, heard.failures, strict=True):
+        assert f"seed {file['seed']}, step {file['step']})" in error
+        assert f"failures/{files.index(file) + 1:04d}.json" in error
+        assert "misbehaving.py" in traceback or how not in WITH_A_FRAME
+        if file["call"] == "step":
+            assert file["step"] == FAILS_AT == len(file["actions"]) - 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("how", RAISED)
+def test_the_simulator_is_rebuilt_and_the_run_goes_on(
+    how: str, workers: int, tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    result, heard = run(how, workers, tmp_path)
+    assert (result.state, result.steps) == ("finished", 480)
+    check(how, RAISED[how], tmp_path, heard)
+
+
+@pytest.mark.parametrize("how", PROCESS_ENDED)
+def test_a_worker_that_the_simulator_ends_is_replaced(how: str, tmp_path: Path, ray_with_four_cpus: None) -> None:
+    result, heard = run(how, 2, tmp_path)
+    assert (result.state, result.steps) == ("finished", 480)
+    check(how, PROCESS_ENDED[how], tmp_path, heard)
+    last = read_metrics(tmp_path / "run" / "metrics.csv")[-1]
+    assert int(last["failures/worker"]) == int(last["failures/simulator"]) > 0
+
+
+@pytest.mark.parametrize("how", ["os._exit", "segfault", "kill"])
+def test_without_workers_the_next_start_tells_where_the_process_ended(how: str, tmp_path: Path) -> None:
+    flags = [f"--set={key}={json.dumps(value)}" for key, value in overrides(how, 0).items() if value is not None]
+    flags = [flag for flag in flags if "env.config" not in flag] + [f"--set=env.config.how={how}"]
+    flags += ["--set=env.config.every=11", "--set=checkpoint.every=1"]
+    done = muster("train", "tests.misbehaving:Misbehaving", *flags, cwd=tmp_path)
+    assert done.returncode == {"os._exit": 7, "segfault": -11, "kill": -9}[how]
+    assert ("misbehaving.py" in done.stderr) == (how == "segfault")
+    again = muster("train", "tests.misbehaving:Misbehaving", *flags, "--resume", cwd=tmp_path)
+    assert "ProcessDied: the process before this one ended here" in again.stdout
+    assert "step 4)\n    muster play --replay runs/run/failures/0001.json" in again.stdout
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_a_worker_prints_goes_to_no_one_s_terminal(workers: int, tmp_path: Path) -> None:
+    settings = {**overrides("print", workers), "env.step_timeout": 60, "env.config": {"how": "print"}}
+    flags = [f"--set={key}={json.dumps(value)}" for key, value in settings.items() if key != "env.config"]
+    flags += ["--set=env.config.how=print", "--json"]
+    done = muster("train", "tests.misbehaving:Misbehaving", *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert last_json(done)["state"] == "finished"
+    assert (LINE in done.stdout) == (workers == 0)
+
+
+@pytest.mark.parametrize("how", sorted({*RAISED} - {"close", "hang", "build"}))
+def test_a_replay_fails_in_the_same_way(how: str, tmp_path: Path) -> None:
+    run(how, 0, tmp_path)
+    Misbehaving.failed_to_build = False
+    path = tmp_path / "run" / "failures" / "0001.json"
+    lines: list[str] = []
+    with pytest.raises(SimulatorError, match="the same failure again"):
+        lines.extend(replay(read_recorded(path)))
+
+
+@pytest.mark.parametrize(("how", "code"), [("os._exit", 7), ("segfault", -11), ("hang", 3)])
+def test_a_replay_repeats_what_ended_a_worker(
+    how: str, code: int, tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    run(how, 2, tmp_path)
+    process = start_muster("play", "--replay", tmp_path / "run" / "failures" / "0001.json", cwd=tmp_path)
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if how == "hang" and line.startswith(f"step {FAILS_AT}:"):
+            process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert seen[-1].startswith(f"step {FAILS_AT}: action ")
+    assert "time.sleep(60)" in errors or how != "hang"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("how", ["raise", "os._exit"])
+def test_too_many_failures_stop_the_run_with_a_checkpoint(
+    how: str, workers: int, tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    if how == "os._exit" and workers == 0:
+        pytest.skip("ends this process")
+    with pytest.raises(SimulatorError, match=r"more than env.max_failures = 1") as caught:
+        run(how, workers, tmp_path, env__max_failures=1, stop__iterations=50)
+    assert caught.value.result.exit_code == 3
+    assert caught.value.result.checkpoint is not None
+    assert len(recorded(tmp_path)) > 1
