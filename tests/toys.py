@@ -38,6 +38,22 @@ class Guess(gymnasium.Env[Any, Any]):
         return self.shown, reward, over and not self.truncates, over and self.truncates, {}
 
 
+class Waiting(Guess):
+    """The first simulators of a run step only when a file is there; they wait for it, but not for ever."""
+
+    def __init__(self, index: int, path: str) -> None:
+        super().__init__()
+        self.waits, self.path = index < 2, Path(path)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        deadline = time.monotonic() + 30
+        while self.waits and not self.path.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.path} did not come")
+            time.sleep(0.02)
+        return super().step(action)
+
+
 class Configured(Guess):
     """Takes its settings as one dict."""
 

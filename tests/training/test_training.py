@@ -251,6 +251,45 @@ def test_lost_workers_are_replaced_and_counted(tmp_path: Path, ray_with_four_cpu
     assert "worker lost" in [event["event"] for event in read_json_lines(tmp_path / "run" / "events.jsonl")]
 
 
+def test_with_overlap_it_learns_and_goes_on_after_a_loss(tmp_path: Path, ray_with_four_cpus: None) -> None:
+    class Killer(Silence):
+        def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+            if progress.iteration == 3:
+                children = psutil.Process(os.getpid()).children(recursive=True)
+                next(child for child in children if child.name().startswith("ray::Worker")).kill()
+
+    changes: dict[str, Any] = {"resources__workers": 2, "resources__overlap": True}
+    result = small("tests.toys:Guess", tmp_path, stop__iterations=40, listener=Killer(), **changes)
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert result.iterations == 40
+    assert rows[-1]["failures/worker"] == "1"
+    assert len({int(row["steps"]) - int(row["iteration"]) * int(rows[0]["steps"]) for row in rows}) == 1
+    assert float(rows[-1]["return/mean"]) > float(rows[0]["return/mean"])
+    again = small("tests.toys:Guess", tmp_path, stop__iterations=42, resume=True, **changes)
+    assert again.iterations == 42
+
+
+def test_with_overlap_nobody_waits_for_the_slowest(tmp_path: Path, ray_with_four_cpus: None) -> None:
+    """The first group's simulators wait for a file that is not there before the third iteration is."""
+
+    class Opener(Silence):
+        def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+            if progress.iteration == 3:
+                (tmp_path / "open").touch()
+
+    result = small(
+        "tests.toys:Waiting",
+        tmp_path,
+        resources__workers=2,
+        resources__overlap=True,
+        env__config={"index": "{index}", "path": str(tmp_path / "open")},
+        stop__iterations=5,
+        listener=Opener(),
+    )
+    assert (result.iterations, result.state) == (5, "finished")
+    assert read_metrics(tmp_path / "run" / "metrics.csv")[-1]["failures/simulator"] == "0"
+
+
 def test_more_workers_than_ray_has_cpus_is_an_error(tmp_path: Path, ray_with_four_cpus: None) -> None:
     with pytest.raises(ClusterError, match=r"9 workers were asked for, but .* has 4 CPUs"):
         small("tests.toys:Guess", tmp_path, resources__workers=9)

@@ -208,6 +208,11 @@ class ResourcesSection(Section):
         description="Groups of simulators, dealt out to the workers; at least one for each. RLlib: one for each.",
     )
     envs_per_group: Count = Field(default=8, description="Simulators in a group.")
+    overlap: bool = Field(
+        default=False,
+        description="Let workers sample the next batch while the learner learns: faster, but no longer the same "
+        "to the bit. Needs workers.",
+    )
     learner_threads: Count = Field(default=1, description="Threads of the learner's linear algebra.")
 
 

@@ -15,6 +15,7 @@ CHANGEABLE = (
     "evaluation.",
     "checkpoint.",
     "resources.workers",
+    "resources.overlap",
     "resources.gpus",
     "resources.learner_threads",
     "env.max_failures",

@@ -96,7 +96,7 @@ class BuiltinEngine:
         ]
         self._collector: Collector
         if num_workers:
-            self._collector = RayCollector(self._settings, starts, num_workers)
+            self._collector = RayCollector(self._settings, starts, num_workers, overlap=resources.overlap)
         else:
             with threads(1):
                 self._collector = LocalCollector(self._settings, starts, Path(simulator.folder).parent / JOURNALS)
@@ -128,7 +128,7 @@ class BuiltinEngine:
         for fragment in sampled.fragments:
             learner.observations = learner.observations.merged(fragment.observation_moments)
             learner.returns = learner.returns.merged(fragment.return_moments)
-        learner.next_episodes = [fragment.next_episodes for fragment in sampled.fragments]
+        learner.next_episodes = sampled.next_episodes
         return Iteration(
             steps=sum(fragment.steps for fragment in sampled.fragments),
             episodes=[episode for fragment in sampled.fragments for episode in fragment.episodes],

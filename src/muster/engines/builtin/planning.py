@@ -73,6 +73,8 @@ def make_builtin_plan(request: Request) -> BuiltinPlan:
             "env.step_timeout in this one process interrupts what waits or runs in Python; a hang in C code, and "
             "whatever ends the process, ends the run: --workers 1 keeps them apart"
         )
+    if experiment.resources.overlap and not request.num_workers:
+        request.notice("resources.overlap has no effect without workers: this process samples or learns")
     loaded, num_workers = _fit_groups(loaded, request.num_workers, request.notice, request.resumes)
     return BuiltinPlan(loaded, request.simulator, spaces, num_workers)
 

@@ -36,14 +36,24 @@ class _Place:
 class RayCollector:
     """Groups dealt out to workers in turn; fragments are taken from whoever is ready.
 
+    With overlap, every group samples all the time, also while the learner learns, each fragment with the newest
+    weights there are when it begins; a batch is the next so many fragments, as many as there are groups, whosever
+    they are. So a slow simulator holds up nobody but itself, and weights are about one iteration old, which the
+    stored log-probabilities account for.
+
     The groups of a worker that is lost go on with new episodes. If it was lost in the middle of a simulator's
     call, that is the simulator's failure, and counted so.
     """
 
-    def __init__(self, settings: GroupSettings, starts: Sequence[GroupStart], num_workers: int) -> None:
+    def __init__(
+        self, settings: GroupSettings, starts: Sequence[GroupStart], num_workers: int, *, overlap: bool
+    ) -> None:
         import ray
 
         self._ray = ray
+        self._overlap = overlap
+        self._pending: dict[Any, tuple[_Place, int | None]] = {}
+        self._fragments: list[tuple[int, Fragment]] = []
         self._settings = settings
         # In a placement group, such as that of a sweep's trial, the workers' CPUs are those reserved there.
         strategy = "SPREAD" if ray.util.get_current_placement_group() is None else None
@@ -65,33 +75,34 @@ class RayCollector:
 
     def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
         started = time.perf_counter()
+        num_groups = len(self._next_episodes)
         shared = self._ray.put(weights)
-        fragments: dict[int, Fragment] = {}
-        pending: dict[Any, tuple[_Place, int | None]] = {}
         for place in self._places:
-            pending |= self._submit(place, place.groups, shared)
+            self._submit_missing(place, shared)
         lost = 0
-        while pending:
-            ready, _ = self._ray.wait(list(pending), num_returns=1, timeout=POLL_SECONDS)
+        while len(self._fragments) < num_groups:
+            ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=POLL_SECONDS)
             if interrupted():
                 raise SamplingAbandonedError
             for reference in ready:
-                place, g = pending.pop(reference)
+                place, g = self._pending.pop(reference)
                 try:
                     result = self._result(reference)
                 except self._lost as error:
                     lost += 1
-                    self._rescue(place, pending, fragments)
-                    building = self._replace(place, error)
-                    unsampled = [g for g in place.groups if g not in fragments]
-                    pending |= {building: (place, None), **self._submit(place, unsampled, shared)}
+                    self._rescue(place)
+                    self._pending[self._replace(place, error)] = (place, None)
+                    self._submit_missing(place, shared)
                 else:
-                    if g is not None:
-                        self._take(place, g, result, fragments)
-        busy = sum(fragment.seconds for fragment in fragments.values()) / len(self._places)
+                    self._take(place, g, result)
+                    if self._overlap:
+                        self._submit_missing(place, shared)
+        batch, self._fragments = self._fragments[:num_groups], self._fragments[num_groups:]
+        fragments = [fragment for _, fragment in sorted(batch, key=lambda pair: pair[0])]
+        busy = sum(fragment.seconds for fragment in fragments) / len(self._places)
         idle = max(0.0, time.perf_counter() - started - busy)
         failures, self._failures = self._failures, []
-        return Sampled([fragments[g] for g in sorted(fragments)], idle, lost, failures)
+        return Sampled(fragments, list(self._next_episodes), idle, lost, failures)
 
     def states(self) -> list[bytes]:
         try:
@@ -123,28 +134,32 @@ class RayCollector:
         place.worker = actor_class.remote(self._settings, place.journals)
         place.node = place.worker.node.remote()
 
-    def _submit(self, place: _Place, groups: Sequence[int], weights: Any) -> dict[Any, tuple[_Place, int | None]]:
-        return {place.worker.sample.remote(g, weights): (place, g) for g in groups}
+    def _submit_missing(self, place: _Place, weights: Any) -> None:
+        """Ask for a fragment of each group that is not asked already and, without overlap, has not given one."""
+        there = {g for whose, g in self._pending.values() if whose is place}
+        if not self._overlap:
+            there |= {g for g, _ in self._fragments}
+        for g in place.groups:
+            if g not in there:
+                self._pending[place.worker.sample.remote(g, weights)] = (place, g)
 
-    def _take(self, place: _Place, g: int, fragment: Fragment, fragments: dict[int, Fragment]) -> None:
-        fragments[g] = fragment
-        self._received[g] += 1
+    def _take(self, place: _Place, g: int | None, fragment: Any) -> None:
+        """Keep what a group has sampled; the reference to groups being built has no group, and brings nothing."""
+        if g is None:
+            return
+        self._fragments.append((g, fragment))
         self._next_episodes[g] = fragment.next_episodes
         if fragment.episodes or not place.is_simulator_s_fault:
             place.losses_in_a_row = 0
 
-    def _rescue(
-        self, place: _Place, pending: dict[Any, tuple[_Place, int | None]], fragments: dict[int, Fragment]
-    ) -> None:
+    def _rescue(self, place: _Place) -> None:
         """Take the fragments that a lost worker had finished, and expect no more of it."""
-        for reference in [r for r, (whose, _) in pending.items() if whose is place]:
-            _, g = pending.pop(reference)
+        for reference in [r for r, (whose, _) in self._pending.items() if whose is place]:
+            _, g = self._pending.pop(reference)
             try:
-                result = self._result(reference)
+                self._take(place, g, self._result(reference))
             except self._lost:
                 continue
-            if g is not None:
-                self._take(place, g, result, fragments)
 
     def _rebuild(self, place: _Place, error: Exception) -> None:
         """Replace a lost worker, as often as it takes, and wait for its groups."""

@@ -51,12 +51,13 @@ class GroupStart:
 
 @dataclass(frozen=True)
 class Sampled:
-    """The fragments of all groups in group order, and what it took to get them.
+    """The fragments of a batch, the episodes that come next in each group, and what it took to get them.
 
     `failures` are those that no fragment tells of, since a process ended with them.
     """
 
     fragments: list[Fragment]
+    next_episodes: list[list[int]]
     idle_seconds: float = 0.0
     workers_lost: int = 0
     failures: list[SimulatorFailure] = field(default_factory=list)
@@ -69,7 +70,7 @@ class Collector(Protocol):
     """How many groups began new episodes in spite of a saved state."""
 
     def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
-        """Return one fragment per group, in group order.
+        """Return as many fragments as there are groups, in group order.
 
         Raises:
             SimulatorError: when the simulator fails again and again.
@@ -101,7 +102,8 @@ class LocalCollector:
 
     def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
         with self._hangs_interrupted():
-            return Sampled([group.sample(weights, interrupted) for group in self._groups])
+            fragments = [group.sample(weights, interrupted) for group in self._groups]
+        return Sampled(fragments, [fragment.next_episodes for fragment in fragments])
 
     def states(self) -> list[bytes]:
         return _states(self._groups)
