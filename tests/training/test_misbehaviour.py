@@ -169,7 +169,7 @@ def test_a_replay_repeats_what_ended_a_worker(
             time.sleep(0.5)
             process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
-    assert process.returncode == code
+    assert process.returncode == code, errors
     assert seen[-1].startswith(f"step {FAILS_AT}: action ")
     assert "time.sleep(60)" in errors or how != "hang"
 
