@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ RAISED = {
     "wrong type": "ValueError: observation has shape (), its space says (2,) (in step: group ",
     "outside": "ValueError: observation lies outside its space: entry ",
     "four values": "step must return observation, reward, terminated, truncated, info: not enough values",
-    "hang": "TimeoutError: step took longer than env.step_timeout = 0.5 s (in step: group ",
+    "hang": "TimeoutError: step took longer than env.step_timeout = 1 s (in step: group ",
 }
 PROCESS_ENDED = {
     "os._exit": "ProcessDied: the process ended without a word: os._exit, a kill, or the host's out-of-memory",
@@ -59,10 +60,10 @@ def overrides(how: str, workers: int) -> dict[str, Any]:
         "name": "run",
         "env.config": {
             "how": how,
-            "every": 11 if how in PROCESS_ENDED or how == "hang" else 5,
+            "every": 17 if how in PROCESS_ENDED or how == "hang" else 5,
             "index": "{index}",
         },
-        "env.step_timeout": 0.5 if "hang" in how else None,
+        "env.step_timeout": 1 if "hang" in how else None,
         "env.restart_every": 2 if how == "close" else 0,
         "resources.workers": workers,
         "resources.env_groups": 2,
@@ -165,9 +166,10 @@ def test_a_replay_repeats_what_ended_a_worker(
     for line in process.stdout:
         seen.append(line)
         if how == "hang" and line.startswith(f"step {FAILS_AT}:"):
+            time.sleep(0.5)
             process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
-    assert process.returncode == code
+    assert process.returncode == code, errors
     assert seen[-1].startswith(f"step {FAILS_AT}: action ")
     assert "time.sleep(60)" in errors or how != "hang"
 
@@ -180,7 +182,8 @@ def test_too_many_failures_stop_the_run_with_a_checkpoint(
     if how == "os._exit" and workers == 0:
         pytest.skip("ends this process")
     with pytest.raises(SimulatorError, match=r"more than env.max_failures = 1") as caught:
-        run(how, workers, tmp_path, env__max_failures=1, stop__iterations=50)
+        rare = {"how": how, "every": 31}
+        run(how, workers, tmp_path, env__config=rare, env__max_failures=1, stop__iterations=50)
     assert caught.value.result.exit_code == 3
     assert caught.value.result.checkpoint is not None
     assert len(recorded(tmp_path)) > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from muster.engines.engine import SimulatorFailure
 from muster.engines.hanging import end_process_on_hang, interrupted_on_hang, tell_of_faults
 from muster.engines.journal import LastWords, UnderWay, read_last_words, read_trace
 from muster.errors import MusterError
+from muster.simulators.building import find_simulator
 
 
 class UnsavedSimulatorsError(Exception):
@@ -132,6 +133,9 @@ class Worker:
         self._broken: MusterError | None = None
         self._journals = session_folder() / journals
         self._journals.mkdir(parents=True)
+        # Importing may take long and is no hang; what is wrong with it will be told when simulators are built.
+        with suppress(Exception):
+            find_simulator(settings.simulator.id, settings.simulator.paths)
         end_process_on_hang(self._journals, settings.step_timeout, lambda: _under_way(list(self._groups.values())))
 
     def node(self) -> str:
