@@ -13,6 +13,7 @@ from muster.engines.engine import Plan, Request
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import Experiment
 from muster.simulators.building import Simulator, build_explained
+from muster.simulators.masks import random_action
 from muster.simulators.seeding import ProcessRandomness, Stream
 from muster.training.listening import Listener
 from muster.training.stopping import with_default_stop
@@ -93,12 +94,13 @@ def step_seconds(env: gymnasium.Env[Any, Any], at_most: float) -> float:
     steps = 0
     started = time.perf_counter()
     try:
-        env.reset(seed=0)
+        observation, info = env.reset(seed=0)
         while steps < 1 or time.perf_counter() - started < at_most:
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            action = random_action(env.action_space, observation, info)
+            observation, _, terminated, truncated, info = env.step(action)
             steps += 1
             if terminated or truncated:
-                env.reset()
+                observation, info = env.reset()
     except Exception:
         steps += 1
     return (time.perf_counter() - started) / steps

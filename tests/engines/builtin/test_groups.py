@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from muster.engines.builtin.groups import EnvGroup, GroupSettings, Weights
+from muster.engines.builtin.modelling import ModelSettings
 from muster.engines.engine import SamplingAbandonedError
 from muster.errors import SimulatorError
 from muster.simulators.building import Simulator
-from muster.simulators.encoding import describe_actions, describe_observations
+from muster.simulators.describing import describe_actions, describe_observations
 from muster.simulators.seeding import Stream, reset_seed
 from tests import toys
 
@@ -24,13 +25,12 @@ def settings_for(name: str, length: int = 20, **config: Any) -> GroupSettings:
         simulator=simulator,
         observations=describe_observations(env.observation_space),
         actions=describe_actions(env.action_space),
-        hidden=[8],
-        activation="tanh",
         num_envs=2,
         fragment_length=length,
         seed=0,
         gamma=0.9,
         lambda_=0.5,
+        model=ModelSettings((8,), "tanh"),
     )
 
 

@@ -18,8 +18,9 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.engines.builtin.actor_critic import ActorCritic
 from muster.engines.builtin.advantages import advantages
+from muster.engines.builtin.modelling import ModelSettings
+from muster.engines.builtin.networks import Networks
 from muster.engines.engine import (
     MAX_FAILURES_IN_A_ROW,
     REWARD_CLIP,
@@ -28,10 +29,12 @@ from muster.engines.engine import (
 )
 from muster.engines.moments import Moments
 from muster.errors import SimulatorError
-from muster.policies.distributions import distribution_for
 from muster.policies.normalizer import Scale
 from muster.simulators.building import Simulator, find_simulator
-from muster.simulators.encoding import ActionDecoder, Description, ObservationEncoder
+from muster.simulators.decoding import ActionDecoder
+from muster.simulators.describing import Description
+from muster.simulators.encoding import ObservationEncoder
+from muster.simulators.masks import MaskReader
 from muster.simulators.seeding import ProcessRandomness, Stream, generator, reset_seed
 
 if TYPE_CHECKING:
@@ -47,18 +50,16 @@ class GroupSettings:
     simulator: Simulator
     observations: Description
     actions: Description
-    hidden: list[int]
-    activation: str
     num_envs: int
     fragment_length: int
     seed: int
     gamma: float
     lambda_: float
+    model: ModelSettings
 
-    def networks(self) -> ActorCritic:
+    def networks(self) -> Networks:
         """Return the networks for these spaces."""
-        num_inputs = ObservationEncoder(self.observations).size
-        return ActorCritic.create(num_inputs, distribution_for(self.actions), self.hidden, self.activation)
+        return self.model.networks(self.observations, self.actions)
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Fragment:
     log_probs: Array
     advantages: Array
     returns: Array
+    masks: Array
     observation_moments: Moments
     return_moments: Moments
     steps: int
@@ -94,6 +96,7 @@ class _Recording:
 
     raw: Array
     scaled: Array
+    masks: Array
     outputs: Array
     actions: Array
     rewards: Array
@@ -113,6 +116,7 @@ class EnvGroup:
     _STATE = (
         "_envs",
         "_current",
+        "_masks",
         "_episodes",
         "_episode_returns",
         "_episode_lengths",
@@ -128,11 +132,14 @@ class EnvGroup:
         self._encoder = ObservationEncoder(settings.observations)
         self._decoder = ActionDecoder(settings.actions)
         self._networks = settings.networks()
+        self._exploration = settings.model.exploration(self._networks)
         self._rng = generator(settings.seed, Stream.ACTIONS, index, *first_episodes)
         self._randomness = ProcessRandomness(settings.seed, Stream.PROCESS, index, *first_episodes)
         count = settings.num_envs
         self._episodes = list(first_episodes)
         self._current = np.zeros((count, self._encoder.size), np.float32)
+        self._mask_reader = MaskReader(settings.observations, settings.actions)
+        self._masks = np.zeros((count, 0), bool)
         self._episode_returns = [0.0] * count
         self._episode_lengths = [0] * count
         self._discounted = np.zeros(count)
@@ -171,6 +178,7 @@ class EnvGroup:
         return _Recording(
             raw=np.empty((length, count, self._encoder.size), np.float32),
             scaled=np.empty((length, count, self._encoder.size), np.float32),
+            masks=np.ones((length, count, sum(self._mask_reader.sizes)), bool),
             outputs=np.empty((length, count, distribution.num_outputs), np.float32),
             actions=np.empty((length, count, distribution.action_size), distribution.action_dtype),
             rewards=np.zeros((length, count)),
@@ -183,25 +191,29 @@ class EnvGroup:
 
     def _fill(self, recording: _Recording, weights: Weights, interrupted: Callable[[], bool]) -> None:
         parts = self._networks.split(weights.parameters)
-        distribution = self._networks.distribution
-        noise = distribution.noise(self._rng, recording.actions.shape[:2])
+        noise = self._exploration.noise(self._rng, *recording.actions.shape[:2])
         encode_into, current = self._encoder.encode_into, self._current
         returns, lengths = self._episode_returns, self._episode_lengths
+        takes_masks = bool(self._mask_reader.sizes)
         for t in range(self._settings.fragment_length):
             if interrupted():
                 raise SamplingAbandonedError
             recording.raw[t] = current
             inputs = self._scale(weights, current, recording.scaled[t])
-            recording.outputs[t] = self._networks.policy_outputs(parts, inputs)
-            recording.actions[t] = distribution.sample(recording.outputs[t], noise[t])
+            if self._masks.size:
+                recording.masks[t] = self._masks
+            drawn = self._exploration.act(parts, inputs, self._masks, noise[t])
+            recording.outputs[t], recording.actions[t] = drawn
             rewards = recording.rewards[t]
             for i, action in enumerate(self._decoder.decode(recording.actions[t])):
                 try:
-                    observation, reward, terminated, truncated, _ = self._envs[i].step(action)
+                    observation, reward, terminated, truncated, info = self._envs[i].step(action)
                     reward = float(reward)
                     if not math.isfinite(reward):
                         raise ValueError(f"reward is {reward}")
                     encode_into(current[i], observation)
+                    if takes_masks and not (terminated or truncated):
+                        self._read_mask(i, observation, info)
                 except Exception as error:
                     self._fail(recording, t, i, error)
                     continue
@@ -240,12 +252,21 @@ class EnvGroup:
         self._episode_returns[i] = 0.0
         self._episode_lengths[i] = 0
         try:
-            observation, _ = self._envs[i].reset(seed=self._seed(i))
+            observation, info = self._envs[i].reset(seed=self._seed(i))
             self._encoder.encode_into(self._current[i], observation)
+            self._read_mask(i, observation, info)
             if not np.isfinite(self._current[i]).all():
                 raise ValueError("observation is not finite")
         except Exception as error:
             self._fail(recording, t, i, error)
+
+    def _read_mask(self, i: int, observation: Any, info: Any) -> None:
+        """Keep the mask that a simulator's next action must heed; a step without one allows everything."""
+        mask = self._mask_reader.read(observation, info)
+        if mask is not None and not self._masks.size:
+            self._masks = np.ones((len(self._masks), len(mask)), bool)
+        if self._masks.size:
+            self._masks[i] = True if mask is None else mask
 
     def _fail_non_finite(self, recording: _Recording, t: int) -> None:
         for i in np.flatnonzero(~np.isfinite(self._current).all(axis=1)):
@@ -317,6 +338,7 @@ class EnvGroup:
             log_probs=log_probs[keep],
             advantages=gains.reshape(-1)[keep],
             returns=(gains + values).reshape(-1)[keep],
+            masks=recording.masks.reshape(length * count, -1)[keep, : self._masks.shape[1]],
             observation_moments=Moments.of(recording.raw.reshape(length * count, -1)[keep]),
             return_moments=Moments.of(recording.discounted.reshape(-1, 1)[keep]),
             steps=length * count,
