@@ -174,7 +174,7 @@ class MaskedPair(Puzzle):
     def __init__(self) -> None:
         super().__init__()
         self.action_space = spaces.MultiDiscrete([3, 4])
-        self.masks = (np.ones(3, np.int8), np.ones(4, np.int8))
+        self.masks: tuple[Any, ...] = (np.ones(3, np.int8), np.ones(4, np.int8))
 
     def _info(self) -> dict[str, Any]:
         self.masks = tuple(self.np_random.integers(0, 2, size).astype(np.int8) for size in (3, 4))

@@ -45,13 +45,13 @@ def learned(name: str, folder: Path, steps: int = 12_000, **settings: Any) -> fl
 
 @pytest.mark.parametrize("name", ["InDict", "InTuple", "InNested", "InGrid", "ByBits", "MaskedPair"])
 def test_spaces_of_parts_and_grids_are_learned(name: str, tmp_path: Path) -> None:
-    assert learned(name, tmp_path, algorithm__entropy_coeff=0.01) > SOLVED
+    assert learned(name, tmp_path, algorithm__entropy_coeff=0.05) > SOLVED
 
 
 @pytest.mark.parametrize("where", ["info", "observation"])
 @pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
 def test_forbidden_actions_are_never_tried(where: str, algorithm: str, tmp_path: Path) -> None:
-    settings = {"algorithm__name": algorithm, "config": {"where": where}}
+    settings: dict[str, Any] = {"algorithm__name": algorithm, "config": {"where": where}}
     if algorithm == "TRPO":
         settings |= {"algorithm__target_kl": 0.05, "algorithm__lr": 1e-3}
     assert learned("Masked", tmp_path, **settings) > SOLVED
@@ -68,12 +68,16 @@ def test_forbidden_actions_are_never_tried(where: str, algorithm: str, tmp_path:
     ids=["choices and numbers", "clipped", "squashed", "state-dependent"],
 )
 def test_numbers_are_aimed(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
-    assert learned(name, tmp_path, steps=15_000, **settings) > NEARLY_SOLVED
+    assert learned(name, tmp_path, steps=20_000, **settings) > NEARLY_SOLVED
 
 
 @pytest.mark.parametrize("name", ["InImage", "InImageAndDict"])
 def test_images_are_learned_with_a_convolutional_network(name: str, tmp_path: Path) -> None:
-    settings = {"algorithm__lr": 1e-3, "algorithm__num_epochs": 4, "algorithm__minibatch_size": 128}
+    settings: dict[str, Any] = {
+        "algorithm__lr": 1e-3,
+        "algorithm__num_epochs": 4,
+        "algorithm__minibatch_size": 128,
+    }
     assert learned(name, tmp_path, steps=8_000, **settings) > SOLVED
     assert '"kind": "torch"' in (tmp_path / "run" / "checkpoints" / "latest" / "policy.json").read_text()
 
