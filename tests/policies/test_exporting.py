@@ -12,6 +12,7 @@ import pytest
 from muster.engines.builtin.tasks import make_task
 from muster.errors import InputError
 from muster.experiment import load_experiment
+from muster.experiment.loading import Override
 from muster.policies.acting import Interface
 from muster.policies.exporting import ExportablePolicy, Format, arrays_of_parts, observation_arrays, opened
 from muster.policies.normalizer import Scale
@@ -45,7 +46,7 @@ def random_policy(name: str, settings: dict[str, Any]) -> tuple[ExportablePolicy
     """Return a policy with weights and a scale that nobody trained."""
     settings = dict(settings)
     config = {"where": settings.pop("env.config.where")} if "env.config.where" in settings else {}
-    loaded = load_experiment(name, list(settings.items()))
+    loaded = load_experiment(name, [Override(key, value, "test") for key, value in settings.items()])
     simulator = Simulator(name, config)
     task = make_task(simulator.build(), loaded)
     rng = np.random.default_rng(0)
