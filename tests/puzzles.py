@@ -168,6 +168,17 @@ class Masked(Puzzle):
         return super()._reward(action)
 
 
+class BadlyMasked(Puzzle):
+    """Its third step comes with a mask that cannot be."""
+
+    def __init__(self, entries: int = NUMBERS) -> None:
+        super().__init__()
+        self.entries = entries
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": np.zeros(self.entries, np.int8)} if self.steps == 3 else {}
+
+
 class MaskedPair(Puzzle):
     """Two choices, each half of the number, with a mask that leaves the right ones and some others."""
 

@@ -113,7 +113,9 @@ def opened(
     if file_format == "onnx":
         import onnxruntime
 
-        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         return lambda arrays: dict(zip(output_names, session.run(list(output_names), arrays), strict=True))
     import torch
 
