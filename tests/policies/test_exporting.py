@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from muster.engines.builtin.tasks import make_task
 from muster.errors import InputError
@@ -40,6 +41,12 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("tests.puzzles:ByParts", {}),
     ("tests.puzzles:ByPosition", {"algorithm.action_bounds": "squash"}),
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Rows one by one are slower with more threads, and far slower on a busy machine."""
+    torch.set_num_threads(1)
 
 
 def random_policy(name: str, settings: dict[str, Any]) -> tuple[ExportablePolicy, Simulator]:

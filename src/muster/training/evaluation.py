@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from muster.engines.builtin.threads import threads
 from muster.policies import Policy
 from muster.simulators.building import Simulator, build_explained, simulator_errors
 from muster.simulators.masks import mask_in
@@ -61,7 +62,7 @@ def evaluate(
         SimulatorError: if the simulator fails.
     """
     rng = generator(seed, Stream.EVALUATION)
-    with ProcessRandomness(seed, Stream.EVALUATION).installed():
+    with ProcessRandomness(seed, Stream.EVALUATION).installed(), threads(1):
         env = build_explained(simulator)
         try:
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.engines.builtin.threads import threads
 from muster.errors import InputError, MusterError
 from muster.policies import Policy
 from muster.policies.exporting import (
@@ -66,7 +67,8 @@ def export(policy: Policy, simulator: Simulator, path: Path, file_format: Format
     require(file_format)
     if not isinstance(policy, ExportablePolicy):
         raise InputError("only what the built-in engine trained can be exported, not a policy of RLlib's")
-    cases = _cases(policy, simulator)
+    with threads(1):
+        cases = _cases(policy, simulator)
     interface = policy.interface
     masks = None if all(mask is None for mask in cases.masks) else cases.masks
     arrays = observation_arrays(interface.observations, cases.observations, masks)
