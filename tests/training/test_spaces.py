@@ -18,15 +18,17 @@ NEARLY_SOLVED = 8.5
 SHORT = {
     "resources.workers": 0,
     "resources.env_groups": 2,
-    "algorithm.lr": 3e-3,
+    "algorithm.lr": 1e-3,
     "algorithm.gamma": 0.0,
-    "algorithm.train_batch_size": 512,
-    "algorithm.minibatch_size": 64,
+    "algorithm.train_batch_size": 1024,
+    "algorithm.minibatch_size": 128,
+    "stop.return": 9.6,
     "checkpoint.every": 1000,
 }
+EXPLORING: dict[str, Any] = {"algorithm__entropy_coeff": 0.03}
 
 
-def learned(name: str, folder: Path, steps: int = 12_000, **settings: Any) -> float:
+def learned(name: str, folder: Path, steps: int = 40_000, **settings: Any) -> float:
     """Train on a puzzle, load what was learned, and return its mean return; no failure may happen."""
     config = settings.pop("config", {})
     overrides = {
@@ -45,15 +47,14 @@ def learned(name: str, folder: Path, steps: int = 12_000, **settings: Any) -> fl
 
 @pytest.mark.parametrize("name", ["InDict", "InTuple", "InNested", "InGrid", "ByBits", "MaskedPair"])
 def test_spaces_of_parts_and_grids_are_learned(name: str, tmp_path: Path) -> None:
-    assert learned(name, tmp_path, algorithm__entropy_coeff=0.05) > SOLVED
+    assert learned(name, tmp_path, **EXPLORING) > SOLVED
 
 
 @pytest.mark.parametrize("where", ["info", "observation"])
 @pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
 def test_forbidden_actions_are_never_tried(where: str, algorithm: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"algorithm__name": algorithm, "config": {"where": where}}
-    if algorithm == "TRPO":
-        settings |= {"algorithm__target_kl": 0.05, "algorithm__lr": 1e-3}
+    settings |= {"algorithm__target_kl": 0.05} if algorithm == "TRPO" else EXPLORING
     assert learned("Masked", tmp_path, **settings) > SOLVED
 
 
@@ -68,17 +69,12 @@ def test_forbidden_actions_are_never_tried(where: str, algorithm: str, tmp_path:
     ids=["choices and numbers", "clipped", "squashed", "state-dependent"],
 )
 def test_numbers_are_aimed(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
-    assert learned(name, tmp_path, steps=20_000, **settings) > NEARLY_SOLVED
+    assert learned(name, tmp_path, stop__return=NEARLY_SOLVED, **settings) > NEARLY_SOLVED
 
 
 @pytest.mark.parametrize("name", ["InImage", "InImageAndDict"])
 def test_images_are_learned_with_a_convolutional_network(name: str, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "algorithm__lr": 1e-3,
-        "algorithm__num_epochs": 4,
-        "algorithm__minibatch_size": 128,
-    }
-    assert learned(name, tmp_path, steps=8_000, **settings) > SOLVED
+    assert learned(name, tmp_path, algorithm__num_epochs=4, algorithm__train_batch_size=512) > SOLVED
     assert '"kind": "torch"' in (tmp_path / "run" / "checkpoints" / "latest" / "policy.json").read_text()
 
 
