@@ -15,7 +15,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,mpi,rllib,sweep,video]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,mpi,onnx,rllib,sweep,torch,video]'
 	@touch $@
 
 demo: $(VENV)/.base  ## install, train CartPole until it is solved, and say what to try next

@@ -144,12 +144,12 @@ class Drifting(gymnasium.Env[Any, Any]):
         return np.full(2, value, np.float32), 0.0, False, False, {}
 
 
-class DictObservations(Guess):
+class TextObservations(Guess):
     """Has a space without an encoding."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.observation_space = spaces.Dict({"a": spaces.Discrete(2)})
+        self.observation_space = spaces.Text(4)
 
 
 def make_guess(choices: int = 4) -> Guess:

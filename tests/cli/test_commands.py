@@ -152,7 +152,7 @@ MISTAKES = [
         2,
         "learner.npz: damaged",
     ),
-    (["train", "tests.toys:DictObservations"], 2, "observation space Dict"),
+    (["train", "tests.toys:TextObservations"], 2, "observation space Text"),
     (["train", "tests.toys:BrokenConstructor"], 3, "licence server not reachable"),
     (["train", "CartPole-v1", "--resume", "--from", "first"], 2, "give one of them"),
     (["evaluate", "nosuch"], 2, "no run 'nosuch' in runs"),

@@ -15,7 +15,7 @@ from muster.policies import load_policy
 from muster.policies.mlp import MLP
 from muster.policies.mlp_policy import MLPPolicy
 from muster.policies.normalizer import Scale
-from muster.simulators.encoding import describe_actions, describe_observations
+from muster.simulators.describing import describe_actions, describe_observations
 
 
 def make_policy(action_space: spaces.Space[object]) -> MLPPolicy:

@@ -42,7 +42,7 @@ def test_failures_are_found(how: str, message: str) -> None:
 
 def test_nan_spaces_and_constructors_are_found() -> None:
     assert "an observation can hold NaN" in problems("Drifting")
-    assert "not supported" in problems("DictObservations")
+    assert "not supported" in problems("TextObservations")
     assert "licence server not reachable" in problems("BrokenConstructor")
 
 
@@ -51,8 +51,7 @@ def test_what_cannot_repeat_or_pickle_is_a_warning() -> None:
     assert "does not pickle" in warnings("Unpicklable")["pickles"]
 
 
-def test_observations_of_parts_are_for_an_engine_that_takes_them() -> None:
-    simulator = Simulator("tests.toys:Parts")
-    assert [f.subject for f in check_simulator(simulator) if f.verdict is Verdict.PROBLEM] == ["observations"]
-    findings = check_simulator(simulator, takes_parts=True)
+def test_observations_of_parts_are_checked_like_any_others() -> None:
+    findings = check_simulator(Simulator("tests.toys:Parts"))
+    assert {"repeats", "pickles"} <= {finding.subject for finding in findings}
     assert not [finding for finding in findings if finding.verdict is Verdict.PROBLEM]

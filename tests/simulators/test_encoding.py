@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from muster.simulators.encoding import (
-    ActionDecoder,
-    ObservationEncoder,
-    UnsupportedSpaceError,
-    describe_actions,
-    describe_observations,
-)
+from muster.simulators.decoding import ActionDecoder
+from muster.simulators.describing import UnsupportedSpaceError, describe_actions, describe_observations, with_mask
+from muster.simulators.encoding import ObservationEncoder
+from muster.simulators.masks import MaskReader
 
 
 def encode(space: Any, observation: Any) -> list[float]:
@@ -86,8 +83,85 @@ def test_a_bounded_box_is_stretched_and_clipped() -> None:
     assert [action.tolist() for action in decoder.decode(rows)] == [[0, 5], [2, 0], [2, 10]]
 
 
+def test_parts_are_encoded_one_after_another() -> None:
+    space = spaces.Dict(
+        {"b": spaces.Tuple((spaces.Discrete(3, start=5), spaces.Box(-1, 1, (2, 2)))), "a": spaces.MultiBinary(2)}
+    )
+    assert encode(space, {"a": [1, 0], "b": (6, [[1, 2], [3, 4]])}) == [1, 0, 0, 1, 0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match=r"observation\['b'\]\[1\] is missing"):
+        encode(space, {"a": [1, 0], "b": (6,)})
+    with pytest.raises(ValueError, match=r"observation\['b'\]\[0\] \[9\] lies outside"):
+        encode(space, {"a": [1, 0], "b": (9, [[1, 2], [3, 4]])})
+
+
+def test_an_image_runs_from_zero_to_one_and_is_not_scaled() -> None:
+    space = spaces.Dict({"i": spaces.Box(0, 255, (2, 2), np.uint8), "v": spaces.Box(0, 255, (2,), np.uint8)})
+    encoder = ObservationEncoder(describe_observations(space, image_dimensions=(2, 3)))
+    row = np.zeros(6, np.float32)
+    encoder.encode_into(row, {"i": np.full((2, 2), 51, np.uint8), "v": np.full(2, 51, np.uint8)})
+    np.testing.assert_allclose(row, [0.2, 0.2, 0.2, 0.2, 51, 51])
+    assert encoder.images == [(0, (2, 2))]
+    assert encoder.scalable.tolist() == [False] * 4 + [True] * 2
+
+
+def test_nested_actions_come_back_as_their_space_has_them() -> None:
+    space = spaces.Dict(
+        {
+            "pair": spaces.Tuple((spaces.Box(-2, 2, (2,), np.float32), spaces.Discrete(3, start=1))),
+            "flags": spaces.MultiBinary([2, 2]),
+            "gears": spaces.MultiDiscrete([2, 5]),
+        }
+    )
+    decoder = ActionDecoder(describe_actions(space))
+    # All choices in the order of the parts (flags, gears, pair[1]), then all numbers.
+    row = np.array([[1, 0, 0, 1, 1, 4, 2, 0.5, 9.0]], np.float32)
+    action = decoder.decode(row)[0]
+    assert space.contains(action)
+    assert action["flags"].tolist() == [[1, 0], [0, 1]]
+    assert action["gears"].tolist() == [1, 4]
+    assert action["pair"][0].tolist() == [1.0, 2.0]
+    assert action["pair"][1] == 3
+
+
+def test_a_squashed_box_nears_its_bounds_and_leaves_unbounded_entries_alone() -> None:
+    space = spaces.Box(np.array([-2.0, -np.inf]), np.array([4.0, np.inf]), dtype=np.float64)
+    decode = ActionDecoder(describe_actions(space, squash=True)).decode
+    np.testing.assert_allclose(decode(np.array([[0.0, 7.0]]))[0], [1.0, 7.0])
+    np.testing.assert_allclose(decode(np.array([[1.0, 0.0]]))[0], [1 + 3 * np.tanh(1), 0.0])
+
+
+def test_a_mask_is_taken_out_of_what_the_network_sees() -> None:
+    space = spaces.Dict({"action_mask": spaces.MultiBinary(3), "x": spaces.Box(0, 1, (2,))})
+    actions = describe_actions(spaces.Discrete(3))
+    observations = with_mask(describe_observations(space), actions)
+    assert ObservationEncoder(observations).size == 2
+    mask = MaskReader(observations, actions).read({"action_mask": [0, 1, 1], "x": [0, 0]}, {})
+    assert mask is not None and mask.tolist() == [False, True, True]
+    with pytest.raises(UnsupportedSpaceError, match="has 3 entries; expected 4"):
+        with_mask(describe_observations(space), describe_actions(spaces.Discrete(4)))
+    assert with_mask(describe_observations(space), describe_actions(spaces.Box(0, 1, (2,)))) == (
+        describe_observations(space)
+    )
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        ([1, 1, 1], "has 3 entries; expected 5"),
+        ([0, 0, 1, 1, 1], r"allows nothing: \[0, 0, 1, 1, 1\]"),
+        (([1, 0], [0, 0, 0]), "allows nothing"),
+    ],
+)
+def test_masks_that_cannot_be(mask: Any, message: str) -> None:
+    reader = MaskReader({}, describe_actions(spaces.MultiDiscrete([2, 3])))
+    with pytest.raises(ValueError, match=message):
+        reader.read(None, {"action_mask": mask})
+    assert reader.read(None, {"action_mask": ([0, 1], [1, 0, 1])}).tolist() == [False, True, True, False, True]  # type: ignore[union-attr]
+    assert reader.read(None, {}) is None
+
+
 def test_spaces_without_an_encoding_are_named() -> None:
-    with pytest.raises(UnsupportedSpaceError, match=r"observation space Dict.*expected Box"):
-        describe_observations(spaces.Dict({"a": spaces.Discrete(2)}))
-    with pytest.raises(UnsupportedSpaceError, match=r"action space MultiBinary.*expected Discrete"):
-        describe_actions(spaces.MultiBinary(2))
+    with pytest.raises(UnsupportedSpaceError, match=r"observation space Text.*expected Box"):
+        describe_observations(spaces.Text(4))
+    with pytest.raises(UnsupportedSpaceError, match=r"action space Text.*\(part action\['a'\]\).*expected Box"):
+        describe_actions(spaces.Dict({"a": spaces.Text(4)}))

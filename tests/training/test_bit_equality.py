@@ -59,6 +59,25 @@ def test_a_run_in_two_parts_is_the_run_in_one(tmp_path: Path) -> None:
     assert policy_bytes(tmp_path / "one") == policy_bytes(tmp_path / "two")
 
 
+@pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
+def test_state_dependent_exploration_on_any_number_of_workers(
+    algorithm: str, tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    found = set()
+    for workers in (0, 2):
+        overrides = {
+            "name": f"w{workers}",
+            "algorithm.name": algorithm,
+            "algorithm.use_sde": True,
+            "algorithm.sde_sample_freq": 4,
+            "resources.workers": workers,
+            "stop.iterations": 3,
+        }
+        train("Pendulum-v1", overrides=overrides, options=TrainOptions(runs_dir=tmp_path))
+        found.add((timeless_metrics(tmp_path / f"w{workers}"), policy_bytes(tmp_path / f"w{workers}")))
+    assert len(found) == 1
+
+
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
     options = TrainOptions(runs_dir=tmp_path)
     for seed in (0, 1):

@@ -28,8 +28,7 @@ def check(
     from muster.simulators.verdict import Verdict
     from muster.training.preparation import simulator_of
 
-    experiment = loaded.experiment
-    findings = check_simulator(simulator_of(experiment), takes_parts=experiment.algorithm.engine == "rllib")
+    findings = check_simulator(simulator_of(loaded.experiment))
     problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
     if as_json:
         print_json({"problems": problems, "findings": [asdict(finding) for finding in findings]})

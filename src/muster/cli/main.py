@@ -12,6 +12,7 @@ from muster.cli.allocation import allocation
 from muster.cli.check import check
 from muster.cli.doctor import doctor
 from muster.cli.evaluate import evaluate
+from muster.cli.export import export
 from muster.cli.init import init
 from muster.cli.launch import launch
 from muster.cli.play import play
@@ -34,7 +35,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (train, sweep, init, check, runs, show, evaluate, play, scale, schema, allocation, doctor, launch):
+COMMANDS = (
+    train,
+    sweep,
+    init,
+    check,
+    runs,
+    show,
+    evaluate,
+    play,
+    export,
+    scale,
+    schema,
+    allocation,
+    doctor,
+    launch,
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -55,6 +55,7 @@ def play(
         raise InputError(f"--video {video}: expected a name that ends with .mp4 or .gif")
 
     from muster.simulators.building import close_problem
+    from muster.simulators.masks import mask_in, random_action
     from muster.training.evaluation import play
 
     simulator, policy = _find(target, checkpoint, folder_of_runs(runs_dir))
@@ -62,7 +63,12 @@ def play(
     frames: list[Any] = []
     on_step: Callable[[], None] = (lambda: frames.append(env.render())) if video else (lambda: None)
     env.action_space.seed(seed)
-    act = policy.act if policy else lambda _: env.action_space.sample()
+
+    def act(observation: Any, info: Any) -> Any:
+        if policy is None:
+            return random_action(env.action_space, observation, info)
+        return policy.act(observation, mask=mask_in(info))
+
     begin_episode = policy.begin_episode if policy else lambda: None
     played = []
     try:

@@ -68,6 +68,22 @@ class AlgorithmSection(Section):
         default=2048, description="Steps per iteration; rounded up to whole fragments of all simulators."
     )
     minibatch_size: Count = Field(default=128, description="Steps per gradient step.")
+    action_bounds: Literal["clip", "squash"] = Field(
+        default="clip",
+        description="How Box actions keep to their bounds: `clip`, or `squash` through tanh. Built-in engine.",
+    )
+    log_std_init: float | None = Field(
+        default=None,
+        description="First logarithm of Box actions' deviations; default -0.5, with use_sde -2. Built-in engine.",
+    )
+    use_sde: bool = Field(
+        default=False,
+        description="State-dependent exploration (gSDE) of Box actions. Built-in engine, built-in network.",
+    )
+    sde_sample_freq: Count | None = Field(
+        default=None,
+        description="With use_sde: draw new noise every so many steps; default: once for each iteration.",
+    )
 
 
 class PPOSection(AlgorithmSection):
@@ -178,11 +194,18 @@ class ModelSection(Section):
 
     hidden: list[Count] = Field(default=[64, 64], description="Sizes of the hidden layers.")
     activation: Literal["tanh", "relu"] = Field(default="tanh", description="tanh or relu.")
+    images: bool = Field(
+        default=True,
+        description="Read uint8 boxes with 2 or 3 dimensions (RLlib: 3) as images, with a convolutional network "
+        "(extra `torch`); false: as plain numbers.",
+    )
     class_: str | None = Field(
         default=None,
         alias="class",
-        description="With RLlib: an RLModule of your own, module:Class or path/to/file.py:Class, instead.",
+        description="A network of your own instead, module:Class or path/to/file.py:Class: a torch.nn.Module "
+        "(extra `torch`); with RLlib an RLModule.",
     )
+    config: dict[str, Any] = Field(default_factory=dict, description="Settings of your own network.")
 
 
 class NormalizeSection(Section):

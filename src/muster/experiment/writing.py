@@ -55,6 +55,8 @@ _EXAMPLES: dict[str, Any] = {
     "model.class": "my_model.py:MyModule",
     "algorithm.vf_clip_param": 10.0,
     "algorithm.target_kl": 0.02,
+    "algorithm.log_std_init": -0.5,
+    "algorithm.sde_sample_freq": 4,
     "stop.steps": "1_000_000",
     "stop.iterations": 500,
     "stop.time": "30m",

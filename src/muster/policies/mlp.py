@@ -36,14 +36,22 @@ class MLP:
 
     def forward(self, layers: Layers, inputs: Array) -> Array:
         """Return the outputs for rows of inputs."""
+        return self.last(layers, self.features(layers, inputs))
+
+    def features(self, layers: Layers, inputs: Array) -> Array:
+        """Return what the last layer reads."""
         activate = np.tanh if self.activation == "tanh" else _relu
         hidden = inputs
         for weight, bias in layers[:-1]:
             hidden = hidden @ weight
             hidden += bias
             activate(hidden, hidden)
+        return hidden
+
+    def last(self, layers: Layers, features: Array) -> Array:
+        """Return the outputs for rows of features."""
         weight, bias = layers[-1]
-        outputs: Array = hidden @ weight
+        outputs: Array = features @ weight
         outputs += bias
         return outputs
 

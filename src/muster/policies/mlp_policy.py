@@ -1,20 +1,19 @@
-"""The policy of the built-in engine: encoding, scale and network in two files without pickle. NumPy alone."""
+"""The policy of the built-in network: encoding, scale and weights in two files without pickle. NumPy alone."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.policies.distributions import Gaussian, distribution_for
+from muster.policies import state_dependent
+from muster.policies.acting import Interface, scale_in
 from muster.policies.mlp import MLP, Layers
 from muster.policies.normalizer import Scale
-from muster.policies.policy import ARRAYS_FILE, DESCRIPTION_FILE
-from muster.simulators.encoding import ActionDecoder, ObservationEncoder
+from muster.policies.policy import ARRAYS_FILE, write_policy
 
 Array = NDArray[Any]
 
@@ -23,7 +22,11 @@ KIND = "mlp"
 
 @dataclass
 class MLPPolicy:
-    """What acts: an observation of the simulator in, an action for it out."""
+    """What acts: an observation of the simulator in, an action for it out.
+
+    `log_std` has an entry for each number of an action, or with state-dependent exploration a row of them for
+    each of the last hidden layer's features.
+    """
 
     observations: dict[str, Any]
     actions: dict[str, Any]
@@ -31,29 +34,33 @@ class MLPPolicy:
     layers: Layers
     scale: Scale | None
     log_std: Array | None = None
-    _encoder: ObservationEncoder = field(init=False, repr=False)
-    _decoder: ActionDecoder = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._encoder = ObservationEncoder(self.observations)
-        self._decoder = ActionDecoder(self.actions)
-        self._distribution = distribution_for(self.actions)
-        self._row = np.zeros((1, self._encoder.size), np.float32)
+        self.interface = Interface(self.observations, self.actions, self.scale)
 
-    def act(self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None) -> Any:
+    def act(
+        self,
+        observation: Any,
+        *,
+        mask: Any = None,
+        deterministic: bool = True,
+        rng: np.random.Generator | None = None,
+    ) -> Any:
         """Return the action for one observation, as the simulator's `step` takes it."""
-        self._encoder.encode_into(self._row[0], observation)
-        rows = self._row if self.scale is None else self.scale.apply(self._row, np.empty_like(self._row))
-        outputs = self.network.forward(self.layers, rows)
-        if self.log_std is not None:
-            outputs = np.concatenate([outputs, self.log_std[None]], axis=1)
-        if deterministic:
-            chosen = self._distribution.mode(outputs)
-        else:
-            chosen = self._distribution.sample(
-                outputs, self._distribution.noise(rng or np.random.default_rng(), (1,))
-            )
-        return self._decoder.decode(chosen)[0]
+        outputs = self.interface.allowed(self.outputs(observation), observation, mask)
+        return self.interface.action(outputs, None if deterministic else rng or np.random.default_rng())
+
+    def outputs(self, observation: Any) -> Array:
+        """Return what the distribution reads, before any mask, `[1, num_outputs]`."""
+        features = self.network.features(self.layers, self.interface.inputs(observation))
+        outputs = self.network.last(self.layers, features)
+        if self.log_std is None:
+            return outputs
+        state_dependent_noise = self.log_std.ndim > 1
+        log_std = (
+            state_dependent.log_std_at(features, self.log_std) if state_dependent_noise else self.log_std[None]
+        )
+        return np.concatenate([outputs, log_std], axis=1)
 
     def begin_episode(self) -> None:
         """Forget nothing: this policy has no memory."""
@@ -63,35 +70,23 @@ class MLPPolicy:
         description = {
             "kind": KIND,
             "format": 1,
-            "observations": self.observations,
-            "actions": self.actions,
+            **self.interface.describe(),
             "network": {"sizes": list(self.network.sizes), "activation": self.network.activation},
         }
-        arrays: dict[str, Array] = {}
+        arrays = self.interface.arrays()
         for i, (weight, bias) in enumerate(self.layers):
             arrays |= {f"layers/{i}/weight": weight, f"layers/{i}/bias": bias}
-        if self.scale is not None:
-            arrays |= {"observations/mean": self.scale.mean, "observations/std": self.scale.std}
         if self.log_std is not None:
             arrays["log_std"] = self.log_std
-        (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-        with (folder / ARRAYS_FILE).open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        write_policy(folder, description, arrays)
 
 
 def load(folder: Path, description: dict[str, Any]) -> MLPPolicy:
     """Load the policy that a folder's description tells of."""
-    with np.load(folder / ARRAYS_FILE, allow_pickle=False) as arrays:
-        return _assemble(description, dict(arrays))
-
-
-def _assemble(description: dict[str, Any], arrays: dict[str, Array]) -> MLPPolicy:
+    with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
+        arrays = dict(file)
     network = MLP(tuple(description["network"]["sizes"]), description["network"]["activation"])
     count = len(network.sizes) - 1
     layers = [(arrays[f"layers/{i}/weight"], arrays[f"layers/{i}/bias"]) for i in range(count)]
-    scale = None
-    if "observations/mean" in arrays:
-        scale = Scale(arrays["observations/mean"], arrays["observations/std"])
-    actions = description["actions"]
-    log_std = arrays["log_std"] if isinstance(distribution_for(actions), Gaussian) else None
-    return MLPPolicy(description["observations"], actions, network, layers, scale, log_std)
+    spaces = description["observations"], description["actions"]
+    return MLPPolicy(*spaces, network, layers, scale_in(arrays), arrays.get("log_std"))

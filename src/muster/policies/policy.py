@@ -16,15 +16,28 @@ DESCRIPTION_FILE = "policy.json"
 ARRAYS_FILE = "policy.npz"
 
 # The module that loads each kind, imported when one is met: a policy needs no more than its own kind does.
-_HOMES = {"mlp": "muster.policies.mlp_policy", "rllib": "muster.engines.rllib.policy"}
-_EXTRAS = {"rllib": "rllib"}
+_HOMES = {
+    "mlp": "muster.policies.mlp_policy",
+    "torch": "muster.policies.torch_policy",
+    "rllib": "muster.engines.rllib.policy",
+}
 
 
 class Policy(Protocol):
     """What acts: an observation of the simulator in, an action for it out."""
 
-    def act(self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None) -> Any:
-        """Return the action for one observation, as the simulator's `step` takes it."""
+    def act(
+        self,
+        observation: Any,
+        *,
+        mask: Any = None,
+        deterministic: bool = True,
+        rng: np.random.Generator | None = None,
+    ) -> Any:
+        """Return the action for one observation, as the simulator's `step` takes it.
+
+        `mask` is the step's `info["action_mask"]`, if the simulator gives one.
+        """
 
     def begin_episode(self) -> None:
         """Forget the episode before; to be called at every reset, for the sake of policies with a memory."""
@@ -54,6 +67,15 @@ def load_policy(path: str | Path) -> Policy:
         ) from None
 
 
+def write_policy(folder: Path, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write `policy.json` and `policy.npz` into a folder."""
+    import numpy as np
+
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    with (folder / ARRAYS_FILE).open("wb") as file:
+        np.savez(file, **arrays)
+
+
 def _home(folder: Path, kind: str) -> Any:
     if kind not in _HOMES:
         raise InputError(f"{folder}: a policy of kind {kind!r}; this version loads {', '.join(_HOMES)}")
@@ -61,8 +83,7 @@ def _home(folder: Path, kind: str) -> Any:
         return import_module(_HOMES[kind])
     except ImportError as error:
         raise InputError(
-            f"{folder}: a policy of kind {kind!r} needs an extra ({error})\n"
-            f"    pip install 'muster-rl[{_EXTRAS.get(kind, kind)}]'"
+            f"{folder}: a policy of kind {kind!r} needs an extra ({error})\n    pip install 'muster-rl[{kind}]'"
         ) from None
 
 

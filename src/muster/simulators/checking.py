@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,14 @@ from gymnasium.utils.env_checker import check_env
 from muster.errors import MusterError
 from muster.simulators.building import Simulator, close_problem
 from muster.simulators.copying import agree, copy_problem
-from muster.simulators.encoding import (
-    ObservationEncoder,
+from muster.simulators.describing import (
     UnsupportedSpaceError,
     describe_actions,
     describe_observations,
+    with_mask,
 )
+from muster.simulators.encoding import ObservationEncoder
+from muster.simulators.masks import MaskReader, random_action
 from muster.simulators.old_gym import OldGymAdapter
 from muster.simulators.verdict import Verdict
 
@@ -39,11 +41,8 @@ class Finding:
     hint: str = ""
 
 
-def check_simulator(simulator: Simulator, *, takes_parts: bool = False) -> list[Finding]:
-    """Build a simulator, try it in every way that training needs, and return what was found.
-
-    `takes_parts` tells whether the engine takes Dict and Tuple observations.
-    """
+def check_simulator(simulator: Simulator) -> list[Finding]:
+    """Build a simulator, try it in every way that training needs, and return what was found."""
     try:
         env = simulator.build(index=0)
     except MusterError:
@@ -52,11 +51,10 @@ def check_simulator(simulator: Simulator, *, takes_parts: bool = False) -> list[
         return [Finding(Verdict.PROBLEM, "build", f"its constructor fails\n{traceback.format_exc()}")]
     findings: list[Finding] = []
     try:
-        has_parts = isinstance(env.observation_space, (gymnasium.spaces.Dict, gymnasium.spaces.Tuple))
-        findings += _check_spaces(env, takes_parts=takes_parts)
+        findings += _check_spaces(env)
         findings += _check_interface(simulator)
         findings += _check_episodes(env)
-        if not has_parts and not any(finding.verdict is Verdict.PROBLEM for finding in findings):
+        if not any(finding.verdict is Verdict.PROBLEM for finding in findings):
             findings += _check_repeats(simulator)
             findings += _check_pickles(env)
     finally:
@@ -66,33 +64,20 @@ def check_simulator(simulator: Simulator, *, takes_parts: bool = False) -> list[
     return findings
 
 
-def _check_spaces(env: gymnasium.Env[Any, Any], *, takes_parts: bool) -> list[Finding]:
+def _check_spaces(env: gymnasium.Env[Any, Any]) -> list[Finding]:
     findings = []
     for subject, describe, space in (
         ("observations", describe_observations, env.observation_space),
         ("actions", describe_actions, env.action_space),
     ):
         try:
-            for part in _parts(space) if takes_parts and subject == "observations" else [space]:
-                describe(part)
+            describe(space)
             findings.append(Finding(Verdict.OK, subject, str(space)))
         except UnsupportedSpaceError as error:
             findings.append(
                 Finding(Verdict.PROBLEM, subject, str(error), "a wrapper in env.wrappers can convert it")
             )
     return findings
-
-
-def _parts(space: gymnasium.Space[Any]) -> Iterator[gymnasium.Space[Any]]:
-    """Yield the spaces that a Dict or Tuple is made of, or the space itself."""
-    if isinstance(space, gymnasium.spaces.Dict):
-        for part in space.spaces.values():
-            yield from _parts(part)
-    elif isinstance(space, gymnasium.spaces.Tuple):
-        for part in space.spaces:
-            yield from _parts(part)
-    else:
-        yield space
 
 
 def _check_interface(simulator: Simulator) -> list[Finding]:
@@ -136,16 +121,17 @@ def _check_episodes(env: gymnasium.Env[Any, Any]) -> list[Finding]:
     env.action_space.seed(0)
     try:
         while len(lengths) < EPISODES and time.perf_counter() - started < SECONDS:
-            observation, _ = env.reset(seed=len(lengths))
-            look_at(observation)
+            observation, info = env.reset(seed=len(lengths))
+            look_at(observation, info)
             length, ended = 0, False
             while not ended and time.perf_counter() - started < SECONDS:
-                observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+                action = random_action(env.action_space, observation, info)
+                observation, reward, terminated, truncated, info = env.step(action)
                 length += 1
-                look_at(observation)
+                ended = bool(terminated or truncated)
+                look_at(observation, {} if ended else info)
                 if not np.isfinite(float(reward)):
                     problem(f"the reward can be {float(reward)}")
-                ended = bool(terminated or truncated)
             steps += length
             if ended:
                 lengths.append(length)
@@ -170,17 +156,21 @@ def _check_episodes(env: gymnasium.Env[Any, Any]) -> list[Finding]:
     return findings
 
 
-def _observation_check(env: gymnasium.Env[Any, Any], problem: Callable[[str], None]) -> Callable[[Any], None]:
-    """Return a function that looks whether an observation fits its space and is finite."""
+def _observation_check(env: gymnasium.Env[Any, Any], problem: Callable[[str], None]) -> Callable[[Any, Any], None]:
+    """Return a function that looks whether an observation and its mask fit their spaces and are finite."""
     try:
-        encoder = ObservationEncoder(describe_observations(env.observation_space))
+        actions = describe_actions(env.action_space)
+        observations = with_mask(describe_observations(env.observation_space), actions)
     except UnsupportedSpaceError:
-        return lambda _: None
+        return lambda _, __: None
+    encoder, masks = ObservationEncoder(observations), MaskReader({}, actions)
     row = np.zeros(encoder.size, np.float32)
 
-    def look_at(observation: Any) -> None:
+    def look_at(observation: Any, info: Any) -> None:
         try:
             encoder.encode_into(row, observation)
+            if masks.sizes:
+                masks.read(observation, info)
         except ValueError as error:
             problem(str(error))
             return
@@ -194,9 +184,9 @@ def _check_repeats(simulator: Simulator) -> list[Finding]:
     """Play the same seed and actions on two simulators: training repeats itself only if these agree."""
     first, second = simulator.build(index=1), simulator.build(index=2)
     try:
-        first.reset(seed=1)
+        seen = first.reset(seed=1)
         second.reset(seed=1)
-        same = agree(first, second)
+        same = agree(first, second, *seen)
     finally:
         close_problem(first)
         close_problem(second)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.simulators.encoding import Description
+from muster.simulators.describing import Description
 
 Array = NDArray[Any]
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from muster.engines.builtin.threads import threads
 from muster.policies import Policy
 from muster.simulators.building import Simulator, build_explained, close_problem, simulator_errors
+from muster.simulators.masks import mask_in
 from muster.simulators.seeding import ProcessRandomness, Stream, generator, reset_seed
 
-Act = Callable[[Any], Any]
+Act = Callable[[Any, Any], Any]
+"""From an observation and its `info` to an action."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,12 @@ def evaluate(
         SimulatorError: if the simulator fails.
     """
     rng = generator(seed, Stream.EVALUATION)
-    with ProcessRandomness(seed, Stream.EVALUATION).installed():
+    with ProcessRandomness(seed, Stream.EVALUATION).installed(), threads(1):
         env = build_explained(simulator)
         try:
 
-            def act(observation: Any) -> Any:
-                return policy.act(observation, deterministic=deterministic, rng=rng)
+            def act(observation: Any, info: Any) -> Any:
+                return policy.act(observation, mask=mask_in(info), deterministic=deterministic, rng=rng)
 
             return Evaluation.of(list(play(env, act, episodes, seed, on_step, policy.begin_episode)))
         finally:
@@ -88,13 +91,13 @@ def play(
     """
     for number in range(episodes):
         with simulator_errors(f"the simulator failed in episode {number + 1}"):
-            observation, _ = env.reset(seed=reset_seed(seed, Stream.EVALUATION, number))
+            observation, info = env.reset(seed=reset_seed(seed, Stream.EVALUATION, number))
         begin_episode()
         on_step()
         total, length, ended = 0.0, 0, False
         while not ended:
             with simulator_errors(f"the simulator failed in episode {number + 1}, step {length + 1}"):
-                observation, reward, terminated, truncated, _ = env.step(act(observation))
+                observation, reward, terminated, truncated, info = env.step(act(observation, info))
             on_step()
             total += float(reward)
             length += 1

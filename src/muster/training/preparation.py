@@ -15,6 +15,7 @@ from muster.experiment import LoadedExperiment
 from muster.experiment.schema import Experiment
 from muster.runs.folder import RunFolder
 from muster.simulators.building import Simulator, build_explained, close_problem
+from muster.simulators.masks import random_action
 from muster.simulators.seeding import ProcessRandomness, Stream
 from muster.training.listening import Listener
 from muster.training.stopping import with_default_stop
@@ -106,12 +107,13 @@ def step_seconds(env: gymnasium.Env[Any, Any], at_most: float) -> float:
     steps = 0
     started = time.perf_counter()
     try:
-        env.reset(seed=0)
+        observation, info = env.reset(seed=0)
         while steps < 1 or time.perf_counter() - started < at_most:
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            action = random_action(env.action_space, observation, info)
+            observation, _, terminated, truncated, info = env.step(action)
             steps += 1
             if terminated or truncated:
-                env.reset()
+                observation, info = env.reset()
     except Exception:
         steps += 1
     return (time.perf_counter() - started) / steps

@@ -15,12 +15,9 @@ import numpy as np
 from muster.engines.failing import FAILURES
 from muster.errors import InputError, SimulatorError
 from muster.simulators.building import Simulator
-from muster.simulators.encoding import (
-    ActionDecoder,
-    ObservationEncoder,
-    describe_actions,
-    describe_observations,
-)
+from muster.simulators.decoding import ActionDecoder
+from muster.simulators.describing import describe_actions, describe_observations
+from muster.simulators.encoding import ObservationEncoder
 from muster.simulators.observing import ObservationCheck
 from muster.simulators.seeding import ProcessRandomness, Stream
 

@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 
 from muster.engines.builtin.groups import EnvGroup, GroupSettings, Weights
+from muster.engines.builtin.modelling import ModelSettings
 from muster.engines.engine import SamplingAbandonedError
 from muster.errors import SimulatorError
 from muster.simulators.building import Simulator
-from muster.simulators.encoding import describe_actions, describe_observations
+from muster.simulators.describing import describe_actions, describe_observations
 from muster.simulators.seeding import Stream, reset_seed
 from tests import toys
 
 
-def settings_for(name: str, length: int = 20, **config: Any) -> GroupSettings:
-    simulator = Simulator(f"tests.toys:{name}", config)
+def settings_for(name: str, length: int = 20, module: str = "tests.toys", **config: Any) -> GroupSettings:
+    simulator = Simulator(f"{module}:{name}", config)
     env = simulator.build()
     return GroupSettings(
         simulator=simulator,
         observations=describe_observations(env.observation_space),
         actions=describe_actions(env.action_space),
-        hidden=[8],
-        activation="tanh",
         num_envs=2,
         fragment_length=length,
         seed=0,
         gamma=0.9,
         lambda_=0.5,
+        model=ModelSettings((8,), "tanh"),
     )
 
 
@@ -152,6 +152,27 @@ def test_failing_again_and_again_ends_with_the_simulator_s_own_traceback(name: s
         group.sample(weights)
     assert "toys.py" in str(caught.value)
     assert caught.value.failures
+
+
+@pytest.mark.parametrize(("entries", "message"), [(4, "allows nothing"), (5, "has 5 entries; expected 4")])
+def test_a_mask_that_cannot_be_is_a_failure_of_the_simulator(entries: int, message: str) -> None:
+    settings = settings_for("BadlyMasked", module="tests.puzzles", length=5, entries=entries)
+    group, weights = group_and_weights(settings)
+    fragment = group.sample(weights)
+    assert [message in failure.error for failure in fragment.failures] == [True, True]
+    assert fragment.failures[0].step == 2
+    assert len(fragment.actions) == 2 * 2
+
+
+def test_masks_reach_the_learner_and_are_heeded() -> None:
+    group, weights = group_and_weights(settings_for("Masked", module="tests.puzzles", length=30))
+    fragment = group.sample(weights)
+    assert not fragment.failures
+    assert fragment.masks.shape == (60, 6)
+    assert fragment.masks[np.arange(60), fragment.actions[:, 0]].all()
+    assert 1 < fragment.masks.sum(axis=1).mean() < 4
+    group, weights = group_and_weights(settings_for("Guess"))
+    assert group.sample(weights).masks.shape == (40, 0)
 
 
 def test_sampling_can_be_abandoned() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from muster.experiment.schema import PPOSection, TRPOSection
 from muster.policies.distributions import Choices, Gaussian
 
 STEPS = 64
+NOTHING_MASKED = np.zeros((STEPS, 0), bool)
 
 
 def test_advantages_of_a_hand_made_fragment() -> None:
@@ -102,7 +104,7 @@ def networks_and_batch(distribution: Choices | Gaussian, seed: int = 0) -> tuple
     actions = distribution.sample(outputs, distribution.noise(rng, (STEPS,)))
     gains = rng.standard_normal(STEPS).astype(np.float32)
     log_probs = distribution.log_prob(outputs, actions)
-    return networks, parameters, Batch(observations, actions, log_probs, gains, gains + 1)
+    return networks, parameters, Batch(observations, actions, log_probs, gains, gains + 1, NOTHING_MASKED)
 
 
 def torch_policy_loss(networks: ActorCritic, flat: torch.Tensor, batch: Batch, clip: float) -> torch.Tensor:
@@ -116,7 +118,7 @@ def torch_policy_loss(networks: ActorCritic, flat: torch.Tensor, batch: Batch, c
             hidden = torch.tanh(hidden)
     actions = torch.tensor(batch.actions)
     if isinstance(networks.distribution, Gaussian):
-        std = flat[start : start + networks.num_log_std].exp()
+        std = flat[start : start + networks.distribution.num_numbers].exp()
         log_probs = torch.distributions.Normal(hidden, std).log_prob(actions).sum(1)
     else:
         log_probs = torch.distributions.Categorical(logits=hidden).log_prob(actions[:, 0])
@@ -130,18 +132,16 @@ def test_ppo_s_policy_gradient_agrees_with_autograd(distribution: Choices | Gaus
     networks, _, batch = networks_and_batch(distribution)
     moved = networks.initial(np.random.default_rng(9)) * 3
     settings = PPOSection(clip_param=0.1, vf_loss_coeff=0)
-    gradient = np.zeros_like(moved)
     rows = (
         batch.observations,
+        batch.masks,
         batch.actions,
         batch.log_probs,
         batch.normalised_advantages(),
         batch.returns,
         batch.values,
     )
-    ppo._policy_gradient(
-        networks, networks.split(moved), gradients_of(distribution), settings, rows, networks.split(gradient)
-    )
+    gradient = ppo.loss_gradient(networks, networks.split(moved), gradients_of(distribution), settings, rows)
     flat = torch.tensor(moved.astype(np.float64), requires_grad=True)
     torch_policy_loss(networks, flat, batch, clip=0.1).backward()
     assert flat.grad is not None
@@ -171,7 +171,8 @@ def test_an_update_makes_good_actions_likelier(distribution: Choices | Gaussian)
 def test_fisher_product_is_symmetric_and_matches_the_divergence() -> None:
     networks, parameters, batch = networks_and_batch(Gaussian(2))
     parameters = parameters.astype(np.float64)
-    product = trpo.fisher_vector_product(networks, parameters, batch.observations.astype(np.float64), damping=0.0)
+    batch = replace(batch, observations=batch.observations.astype(np.float64))
+    product = trpo.fisher_vector_product(networks, parameters, batch, damping=0.0)
     rng = np.random.default_rng(3)
     one, other = rng.standard_normal((2, networks.num_policy_parameters))
     assert one @ product(other) == pytest.approx(other @ product(one), rel=1e-9)
@@ -199,17 +200,8 @@ def test_an_update_that_is_not_finite_is_refused(algorithm: str) -> None:
 
 
 def test_value_clip_stops_values_that_moved_too_far() -> None:
-    networks, parameters, batch = networks_and_batch(Choices([3]))
     settings = PPOSection(vf_clip_param=0.01)
-    gradient = np.zeros_like(parameters)
-    old_values = networks.values(networks.split(parameters), batch.observations) - 1.0
-    returns = old_values + 0.5
-    rows = (batch.observations, batch.actions, batch.log_probs, batch.advantages, returns, old_values)
-    ppo._value_gradient(networks, networks.split(parameters), settings, rows, networks.split(gradient))
-    clipped_error, error = 0.01 - 0.5, 1.0 - 0.5
-    assert clipped_error**2 < error**2
-    assert np.abs(gradient).max() > 0
-    returns = old_values + 5.0
-    rows = (batch.observations, batch.actions, batch.log_probs, batch.advantages, returns, old_values)
-    ppo._value_gradient(networks, networks.split(parameters), settings, rows, networks.split(gradient))
-    assert np.abs(gradient).max() == 0
+    old_values = np.random.default_rng(0).standard_normal(STEPS)
+    moved = old_values + 1.0
+    assert np.abs(ppo.value_loss_gradient(moved, old_values + 0.5, old_values, settings)).min() > 0
+    assert np.abs(ppo.value_loss_gradient(moved, old_values + 5.0, old_values, settings)).max() == 0

@@ -11,10 +11,10 @@ import pytest
 from gymnasium import spaces
 
 from muster import load_policy
-from muster.engines.rllib.spaces import ObservationCoder, action_space, decode_action, describe
+from muster.engines.rllib.spaces import IMAGE_DIMENSIONS, ObservationCoder, action_space, decode_action
 from muster.errors import ExperimentError
 from muster.experiment import load_experiment
-from muster.simulators.encoding import describe_actions
+from muster.simulators.describing import describe_actions, describe_observations
 from muster.training.evaluation import evaluate
 from muster.training.preparation import simulator_of
 from tests.commands import RATIO
@@ -25,7 +25,7 @@ def test_parts_are_encoded_one_after_another() -> None:
     space = spaces.Dict(
         {"b": spaces.Tuple((spaces.Discrete(3, start=5), spaces.Box(-1, 1, (2, 2)))), "a": spaces.MultiBinary(2)}
     )
-    coder = ObservationCoder(describe(space))
+    coder = ObservationCoder(describe_observations(space))
     row = coder.encode({"a": [1, 0], "b": (6, [[1, 2], [3, 4]])})
     assert row.tolist() == [1, 0, 0, 1, 0, 1, 2, 3, 4]
     assert coder.scalable.tolist() == [False] * 5 + [True] * 4
@@ -35,7 +35,7 @@ def test_parts_are_encoded_one_after_another() -> None:
 
 
 def test_an_image_keeps_its_shape() -> None:
-    coder = ObservationCoder(describe(spaces.Box(0, 255, (8, 6, 3), np.uint8)))
+    coder = ObservationCoder(describe_observations(spaces.Box(0, 255, (8, 6, 3), np.uint8), IMAGE_DIMENSIONS))
     image = coder.encode(np.full((8, 6, 3), 51, np.uint8))
     assert image.shape == (8, 6, 3)
     np.testing.assert_allclose(image, 0.2)

@@ -1,4 +1,4 @@
-"""The policy and value networks as one flat vector: layout, first values, outputs."""
+"""The built-in policy and value networks as one flat vector: layout, first values, outputs, derivatives."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.policies.distributions import Choices, Gaussian
+from muster.engines.builtin.backpropagation import backward, forward
+from muster.engines.builtin.networks import PullBack
+from muster.policies import state_dependent
+from muster.policies.acting import Interface
+from muster.policies.distributions import AnyDistribution
 from muster.policies.mlp import MLP, Layers
+from muster.policies.mlp_policy import MLPPolicy
 
 Array = NDArray[Any]
 
 INITIAL_LOG_STD = -0.5
+INITIAL_STATE_DEPENDENT_LOG_STD = -2.0
 
 
 @dataclass(frozen=True)
@@ -31,31 +37,32 @@ class ActorCritic:
 
     policy: MLP
     value: MLP
-    distribution: Choices | Gaussian
+    distribution: AnyDistribution
+    state_dependent: bool = False
+    log_std_init: float | None = None
 
     @classmethod
     def create(
-        cls, num_inputs: int, distribution: Choices | Gaussian, hidden: list[int], activation: str
+        cls, num_inputs: int, distribution: AnyDistribution, hidden: list[int], activation: str
     ) -> ActorCritic:
         """Return the networks for observations of a size and a distribution of actions."""
-        num_logits = distribution.num_outputs
-        if isinstance(distribution, Gaussian):
-            num_logits = distribution.action_size
+        num_network_outputs = distribution.num_outputs - distribution.num_numbers
         return cls(
-            MLP((num_inputs, *hidden, num_logits), activation),
+            MLP((num_inputs, *hidden, num_network_outputs), activation),
             MLP((num_inputs, *hidden, 1), activation),
             distribution,
         )
 
     @property
-    def num_log_std(self) -> int:
-        """How many deviations are parameters of their own."""
-        return self.distribution.action_size if isinstance(self.distribution, Gaussian) else 0
+    def log_std_shape(self) -> tuple[int, ...]:
+        """Shape of the deviations' parameters: one for each number, or for each of the last features as well."""
+        numbers = self.distribution.num_numbers
+        return (self.policy.sizes[-2], numbers) if self.state_dependent else (numbers,)
 
     @property
     def num_policy_parameters(self) -> int:
         """Length of the flat vector's part that decides how the policy acts."""
-        return self.policy.num_parameters + self.num_log_std
+        return self.policy.num_parameters + int(np.prod(self.log_std_shape))
 
     @property
     def num_parameters(self) -> int:
@@ -67,7 +74,7 @@ class ActorCritic:
         log_std_start = self.policy.num_parameters
         return Parameters(
             self.policy.layers(flat[:log_std_start]),
-            flat[log_std_start : self.num_policy_parameters],
+            flat[log_std_start : self.num_policy_parameters].reshape(self.log_std_shape),
             self.value.layers(flat[self.num_policy_parameters :]),
         )
 
@@ -75,7 +82,8 @@ class ActorCritic:
         """Return first values: orthogonal weights, small for the policy's last layer so that it starts even."""
         flat = np.zeros(self.num_parameters, np.float32)
         parts = self.split(flat)
-        parts.log_std[:] = INITIAL_LOG_STD
+        default = INITIAL_STATE_DEPENDENT_LOG_STD if self.state_dependent else INITIAL_LOG_STD
+        parts.log_std[:] = default if self.log_std_init is None else self.log_std_init
         for layers, last_gain in ((parts.policy, 0.01), (parts.value, 1.0)):
             for weight, _ in layers[:-1]:
                 weight[:] = _orthogonal(rng, weight.shape) * np.sqrt(2)
@@ -84,18 +92,62 @@ class ActorCritic:
 
     def policy_outputs(self, parts: Parameters, rows: Array) -> Array:
         """Return the outputs that the distribution reads, `[B, num_outputs]`."""
-        return self.with_log_std(parts, self.policy.forward(parts.policy, rows))
+        features = self.policy.features(parts.policy, rows)
+        return self.with_log_std(parts, self.policy.last(parts.policy, features), features)
 
-    def with_log_std(self, parts: Parameters, network_outputs: Array) -> Array:
+    def with_log_std(self, parts: Parameters, network_outputs: Array, features: Array) -> Array:
         """Append the deviations to every row, where the distribution has any."""
-        if not self.num_log_std:
+        if not self.distribution.num_numbers:
             return network_outputs
-        log_std = np.broadcast_to(parts.log_std, (len(network_outputs), self.num_log_std))
+        if self.state_dependent:
+            log_std = state_dependent.log_std_at(features, parts.log_std)
+        else:
+            log_std = np.broadcast_to(parts.log_std, (len(network_outputs), len(parts.log_std)))
         return np.concatenate([network_outputs, log_std], axis=1)
+
+    def log_std_change(self, parts: Parameters, direction: Parameters, features: Array) -> Array:
+        """Return how each row's deviations change when their parameters move along a direction."""
+        if self.state_dependent:
+            return state_dependent.push_forward(features, parts.log_std, direction.log_std)
+        return np.broadcast_to(direction.log_std, (len(features), len(direction.log_std)))
+
+    def policy_gradient(
+        self, parts: Parameters, activations: list[Array], at_outputs: Array, out: Parameters
+    ) -> None:
+        """Carry a gradient at the policy's outputs back to its parameters, into `out`."""
+        num_network_outputs = self.policy.sizes[-1]
+        backward(self.policy, parts.policy, activations, at_outputs[:, :num_network_outputs], out.policy)
+        at_log_std = at_outputs[:, num_network_outputs:]
+        if self.state_dependent:
+            out.log_std[:] = state_dependent.pull_back(activations[-1], parts.log_std, at_log_std)
+        else:
+            out.log_std[:] = at_log_std.sum(axis=0)
 
     def values(self, parts: Parameters, rows: Array) -> Array:
         """Return the value of each row, `[B]`."""
         return self.value.forward(parts.value, rows)[:, 0]
+
+    def policy_with(self, parameters: Array, interface: Interface) -> MLPPolicy:
+        """Return the policy that these parameters are, at an interface to the simulator."""
+        parts = self.split(parameters)
+        log_std = parts.log_std if self.distribution.num_numbers else None
+        spaces = interface.observations, interface.actions
+        return MLPPolicy(*spaces, self.policy, parts.policy, interface.scale, log_std)
+
+    def differentiate(self, parts: Parameters, rows: Array) -> tuple[Array, Array, PullBack]:
+        """Return outputs and values, and what carries gradients at them back to the parameters."""
+        network_outputs, activations = forward(self.policy, parts.policy, rows)
+        outputs = self.with_log_std(parts, network_outputs, activations[-1])
+        values, value_activations = forward(self.value, parts.value, rows)
+
+        def pull_back(at_outputs: Array, at_values: Array) -> Array:
+            gradient = np.empty(self.num_parameters, rows.dtype)
+            out = self.split(gradient)
+            self.policy_gradient(parts, activations, at_outputs, out)
+            backward(self.value, parts.value, value_activations, at_values[:, None], out.value)
+            return gradient
+
+        return outputs, values[:, 0], pull_back
 
 
 def _orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

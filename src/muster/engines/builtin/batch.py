@@ -16,22 +16,24 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Arrays with a row per step."""
+    """Arrays with a row per step; masks have no columns if nothing is ever forbidden."""
 
     observations: Array
     actions: Array
     log_probs: Array
     advantages: Array
     returns: Array
+    masks: Array
 
     @classmethod
     def join(cls, fragments: Sequence[Fragment]) -> Batch:
-        """Join fragments, in the order given."""
-
-        def column(name: str) -> Array:
-            return np.concatenate([getattr(fragment, name) for fragment in fragments])
-
-        return cls(*(column(name) for name in cls.__dataclass_fields__))
+        """Join fragments, in the order given; one without masks beside others with them allows everything."""
+        columns = {name: [getattr(part, name) for part in fragments] for name in cls.__dataclass_fields__}
+        width = max(masks.shape[1] for masks in columns["masks"])
+        columns["masks"] = [
+            masks if masks.shape[1] == width else np.ones((len(masks), width), bool) for masks in columns["masks"]
+        ]
+        return cls(**{name: np.concatenate(parts) for name, parts in columns.items()})
 
     def __len__(self) -> int:
         return len(self.returns)

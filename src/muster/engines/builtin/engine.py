@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.engines.builtin import ppo, trpo
+from muster.engines.builtin.actor_critic import ActorCritic
 from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.batch import Batch
 from muster.engines.builtin.groups import GroupSettings, Weights
+from muster.engines.builtin.modelling import Task
 from muster.engines.builtin.ray_collector import RayCollector
 from muster.engines.builtin.threads import threads
 from muster.engines.builtin.workers import Collector, GroupStart, LocalCollector, UnsavedSimulatorsError
@@ -23,7 +25,8 @@ from muster.engines.engine import Iteration, SimulatorFailure
 from muster.engines.moments import Moments
 from muster.errors import CheckpointError
 from muster.experiment.schema import AlgorithmSection, Experiment, PPOSection, TRPOSection
-from muster.policies.mlp_policy import MLPPolicy
+from muster.policies import Policy
+from muster.policies.acting import Interface
 from muster.simulators.building import Simulator
 from muster.simulators.encoding import ObservationEncoder
 from muster.simulators.seeding import Stream, generator
@@ -55,7 +58,7 @@ class BuiltinEngine:
         self,
         experiment: Experiment,
         simulator: Simulator,
-        spaces: tuple[dict[str, Any], dict[str, Any]],
+        task: Task,
         num_workers: int,
         checkpoint: Path | None = None,
         weights_from: Path | None = None,
@@ -66,22 +69,21 @@ class BuiltinEngine:
         self._experiment = experiment
         self._settings = GroupSettings(
             simulator=simulator,
-            observations=spaces[0],
-            actions=spaces[1],
-            hidden=list(experiment.model.hidden),
-            activation=experiment.model.activation,
+            observations=task.observations,
+            actions=task.actions,
             num_envs=resources.envs_per_group,
             fragment_length=-(-algorithm.train_batch_size // num_envs),
             seed=experiment.seed,
             gamma=algorithm.gamma,
             lambda_=algorithm.lambda_,
+            model=task.model,
             restart_every=experiment.env.restart_every,
             check_bounds=experiment.env.check_bounds,
             step_timeout=experiment.env.step_timeout,
             max_failures=experiment.env.max_failures,
         )
         self._networks = self._settings.networks()
-        self._scalable = ObservationEncoder(spaces[0]).scalable
+        self._scalable = ObservationEncoder(task.observations).scalable
         self._learner = self._new_learner()
         if weights_from is not None:
             self._load(weights_from, weights_only=True)
@@ -150,7 +152,7 @@ class BuiltinEngine:
             return ppo.update(
                 self._networks, learner.parameters, learner.optimizer, batch, algorithm, lr, learner.rng
             )
-        assert isinstance(algorithm, TRPOSection)
+        assert isinstance(algorithm, TRPOSection) and isinstance(self._networks, ActorCritic)
         return trpo.update(self._networks, learner.parameters, learner.optimizer, batch, algorithm, learner.rng)
 
     def _weights(self) -> Weights:
@@ -161,17 +163,12 @@ class BuiltinEngine:
             float(learner.returns.std[0]) if normalize.rewards else 1.0,
         )
 
-    def policy(self) -> MLPPolicy:
+    def policy(self) -> Policy:
         """Return the policy as it is now."""
-        parts = self._networks.split(self._learner.parameters.copy())
-        return MLPPolicy(
-            self._settings.observations,
-            self._settings.actions,
-            self._networks.policy,
-            parts.policy,
-            self._weights().observation_scale,
-            parts.log_std if self._networks.num_log_std else None,
+        interface = Interface(
+            self._settings.observations, self._settings.actions, self._weights().observation_scale
         )
+        return self._networks.policy_with(self._learner.parameters.copy(), interface)
 
     def save(self, folder: Path, *, simulators: bool) -> str | None:
         """Write policy and complete training state into a folder.
@@ -214,7 +211,7 @@ class BuiltinEngine:
     def _new_learner(self) -> _Learner:
         seed, resources = self._experiment.seed, self._experiment.resources
         optimized = self._networks.num_parameters
-        if not isinstance(self._experiment.algorithm, PPOSection):
+        if isinstance(self._networks, ActorCritic) and isinstance(self._experiment.algorithm, TRPOSection):
             optimized -= self._networks.num_policy_parameters
         return _Learner(
             parameters=self._networks.initial(generator(seed, Stream.INITIAL_WEIGHTS)),
@@ -236,7 +233,7 @@ class BuiltinEngine:
         ):
             raise CheckpointError(
                 f"{folder}: its network does not fit this experiment's spaces and [model]\n"
-                "    take a checkpoint of the same simulator, with the same model.hidden"
+                "    take a checkpoint of the same simulator, with the same [model]"
             )
         learner.parameters = arrays["parameters"]
         learner.observations = Moments(

@@ -17,17 +17,19 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.engines.builtin.actor_critic import ActorCritic
 from muster.engines.builtin.advantages import advantages
 from muster.engines.builtin.keeping import SimulatorKeeper
+from muster.engines.builtin.modelling import ModelSettings
+from muster.engines.builtin.networks import Networks
 from muster.engines.engine import REWARD_CLIP, SamplingAbandonedError, SimulatorFailure
 from muster.engines.failing import FAILURES
 from muster.engines.journal import Call, UnderWay, call_code
 from muster.engines.moments import Moments
-from muster.policies.distributions import distribution_for
 from muster.policies.normalizer import Scale
 from muster.simulators.building import Simulator, find_simulator
-from muster.simulators.encoding import ActionDecoder, Description, ObservationEncoder
+from muster.simulators.decoding import ActionDecoder
+from muster.simulators.describing import Description
+from muster.simulators.encoding import ObservationEncoder
 from muster.simulators.seeding import ProcessRandomness, Stream, generator
 
 Array = NDArray[Any]
@@ -43,22 +45,20 @@ class GroupSettings:
     simulator: Simulator
     observations: Description
     actions: Description
-    hidden: list[int]
-    activation: str
     num_envs: int
     fragment_length: int
     seed: int
     gamma: float
     lambda_: float
+    model: ModelSettings
     restart_every: int = 0
     check_bounds: bool = True
     step_timeout: float | None = None
     max_failures: int = 100
 
-    def networks(self) -> ActorCritic:
+    def networks(self) -> Networks:
         """Return the networks for these spaces."""
-        num_inputs = ObservationEncoder(self.observations).size
-        return ActorCritic.create(num_inputs, distribution_for(self.actions), self.hidden, self.activation)
+        return self.model.networks(self.observations, self.actions)
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class Fragment:
     log_probs: Array
     advantages: Array
     returns: Array
+    masks: Array
     observation_moments: Moments
     return_moments: Moments
     steps: int
@@ -94,6 +95,7 @@ class _Recording:
 
     raw: Array
     scaled: Array
+    masks: Array
     outputs: Array
     actions: Array
     rewards: Array
@@ -126,6 +128,7 @@ class EnvGroup:
         self._encoder = ObservationEncoder(settings.observations)
         self._decoder = ActionDecoder(settings.actions)
         self._networks = settings.networks()
+        self._exploration = settings.model.exploration(self._networks)
         self._rng = generator(settings.seed, Stream.ACTIONS, index, *first_episodes)
         self._randomness = ProcessRandomness(settings.seed, Stream.PROCESS, index, *first_episodes)
         count = settings.num_envs
@@ -170,6 +173,7 @@ class EnvGroup:
         return _Recording(
             raw=np.empty((length, count, self._encoder.size), np.float32),
             scaled=np.empty((length, count, self._encoder.size), np.float32),
+            masks=np.ones((length, count, sum(self._keeper.mask_sizes)), bool),
             outputs=np.empty((length, count, distribution.num_outputs), np.float32),
             actions=np.empty((length, count, distribution.action_size), distribution.action_dtype),
             rewards=np.zeros((length, count)),
@@ -182,20 +186,23 @@ class EnvGroup:
 
     def _fill(self, recording: _Recording, weights: Weights, interrupted: Callable[[], bool]) -> None:
         parts = self._networks.split(weights.parameters)
-        distribution = self._networks.distribution
-        noise = distribution.noise(self._rng, recording.actions.shape[:2])
+        noise = self._exploration.noise(self._rng, *recording.actions.shape[:2])
         encode_into, current = self._encoder.encode_into, self._current
         returns, lengths, envs = self._episode_returns, self._episode_lengths, self._keeper.envs
         journal, notes = self._keeper.journal, self._keeper.journal.notes
         step_codes = [call_code(Call.STEP, i) for i in range(len(envs))]
         is_slow = False
+        takes_masks = bool(self._keeper.mask_sizes)
         for t in range(self._settings.fragment_length):
             if interrupted():
                 raise SamplingAbandonedError
             recording.raw[t] = current
             inputs = self._scale(weights, current, recording.scaled[t])
-            recording.outputs[t] = self._networks.policy_outputs(parts, inputs)
-            recording.actions[t] = distribution.sample(recording.outputs[t], noise[t])
+            masks = self._keeper.masks
+            if masks.size:
+                recording.masks[t] = masks
+            drawn = self._exploration.act(parts, inputs, masks, noise[t])
+            recording.outputs[t], recording.actions[t] = drawn
             rewards = recording.rewards[t]
             journal.acts(recording.actions[t])
             began = time.monotonic()
@@ -204,11 +211,13 @@ class EnvGroup:
                     raise SamplingAbandonedError
                 notes[0] = step_codes[i]
                 try:
-                    observation, reward, terminated, truncated, _ = envs[i].step(action)
+                    observation, reward, terminated, truncated, info = envs[i].step(action)
                     reward = float(reward)
                     if not math.isfinite(reward):
                         raise ValueError(f"reward is {reward}")
                     encode_into(current[i], observation)
+                    if takes_masks and not (terminated or truncated):
+                        self._keeper.read_mask(i, observation, info)
                 except FAILURES as error:
                     self._fail(recording, t, i, error)
                     continue
@@ -291,6 +300,7 @@ class EnvGroup:
             log_probs=log_probs[keep],
             advantages=gains.reshape(-1)[keep],
             returns=(gains + values).reshape(-1)[keep],
+            masks=recording.masks.reshape(length * count, -1)[keep, : self._keeper.masks.shape[1]],
             observation_moments=Moments.of(recording.raw.reshape(length * count, -1)[keep]),
             return_moments=Moments.of(recording.discounted.reshape(-1, 1)[keep]),
             steps=length * count,

@@ -14,6 +14,7 @@ from muster.engines.failing import FAILURES, Place, failure_of
 from muster.engines.journal import Call, Journal, journal_path
 from muster.errors import SimulatorError
 from muster.simulators.encoding import ObservationEncoder
+from muster.simulators.masks import MaskReader
 from muster.simulators.observing import ObservationCheck
 from muster.simulators.seeding import Stream, reset_seed
 
@@ -31,7 +32,7 @@ class SimulatorKeeper:
     Failures are kept until they are taken; too many in a row, with no finished episode in between, are an error.
     """
 
-    _STATE = ("envs", "episodes", "_episodes_since_built", "_failures_in_a_row")
+    _STATE = ("envs", "episodes", "masks", "_episodes_since_built", "_failures_in_a_row")
 
     def __init__(
         self, settings: GroupSettings, index: int, first_episodes: Sequence[int], journals: Path | None
@@ -47,6 +48,8 @@ class SimulatorKeeper:
             settings.observations, count, self._encoder.size, bounds=settings.check_bounds
         )
         self.rows = np.zeros((count, self._encoder.size), np.float32)
+        self._mask_reader = MaskReader(settings.observations, settings.actions)
+        self.masks = np.zeros((count, 0), bool)
         self.envs: list[gymnasium.Env[Any, Any]] = []
         self.episodes = list(first_episodes)
         self._episodes_since_built = [0] * count
@@ -90,6 +93,19 @@ class SimulatorKeeper:
         self.episodes[i] += 1
         self._build(i)
 
+    @property
+    def mask_sizes(self) -> Sequence[int]:
+        """The parts of a mask over the actions; none where actions take no mask."""
+        return self._mask_reader.sizes
+
+    def read_mask(self, i: int, observation: Any, info: Any) -> None:
+        """Keep the mask that a simulator's next action must heed; a step without one allows everything."""
+        mask = self._mask_reader.read(observation, info)
+        if mask is not None and not self.masks.size:
+            self.masks = np.ones((len(self.masks), len(mask)), bool)
+        if self.masks.size:
+            self.masks[i] = True if mask is None else mask
+
     def take_failures(self) -> list[SimulatorFailure]:
         """Return the failures since this was last called."""
         failures, self._failures = self._failures, []
@@ -127,8 +143,9 @@ class SimulatorKeeper:
         self.journal.begins(i, self.episodes[i])
         self.journal.calls(Call.RESET, i)
         try:
-            observation, _ = self.envs[i].reset(seed=self._seed(i))
+            observation, info = self.envs[i].reset(seed=self._seed(i))
             self._encoder.encode_into(self.rows[i], observation)
+            self.read_mask(i, observation, info)
             if problem := self.check.problem(self.rows[i]):
                 raise ValueError(problem)
         except FAILURES as error:

@@ -1,27 +1,18 @@
-"""What the built-in engine settles before it trains: the simulator's encoding, and a group for each worker."""
+"""What the built-in engine settles before it trains: the task, and a group for each worker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from muster.engines.builtin.engine import BuiltinEngine
+from muster.engines.builtin.modelling import Task
+from muster.engines.builtin.tasks import make_task
 from muster.engines.engine import Needs, Request
-from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment
 from muster.simulators.building import Simulator
 from muster.simulators.copying import copy_problem, copy_problem_apart
-from muster.simulators.encoding import (
-    Description,
-    UnsupportedSpaceError,
-    describe_actions,
-    describe_observations,
-)
-
-if TYPE_CHECKING:
-    import gymnasium
 
 RAISED_FOR_WORKERS = "raised to resources.workers"
 
@@ -32,7 +23,7 @@ class BuiltinPlan:
 
     loaded: LoadedExperiment
     simulator: Simulator
-    spaces: tuple[Description, Description]
+    task: Task
     num_workers: int
 
     @property
@@ -49,18 +40,19 @@ class BuiltinPlan:
     def build(self, checkpoint: Path | None, weights_from: Path | None) -> BuiltinEngine:
         """Build the engine."""
         return BuiltinEngine(
-            self.loaded.experiment, self.simulator, self.spaces, self.num_workers, checkpoint, weights_from
+            self.loaded.experiment, self.simulator, self.task, self.num_workers, checkpoint, weights_from
         )
 
 
 def make_builtin_plan(request: Request) -> BuiltinPlan:
-    """Describe the spaces, look whether the simulator can be saved, and have a group for each worker.
+    """Settle the task, look whether the simulator can be saved, and have a group for each worker.
 
     Raises:
-        ExperimentError: if a space has no encoding, or a key is another engine's.
+        ExperimentError: if a space has no encoding, or the network or exploration asked for does not fit.
+        InputError: if torch is needed and not installed.
     """
     loaded, experiment = request.loaded, request.loaded.experiment
-    spaces = _spaces(request.env, loaded)
+    task = make_task(request.env, loaded)
     if experiment.checkpoint.simulators and (problem := _copy_problem(request)):
         request.notice(f"resuming will begin new episodes: the simulator cannot be saved: {problem}")
         loaded = loaded.replace("checkpoint.simulators", False, problem)
@@ -76,33 +68,12 @@ def make_builtin_plan(request: Request) -> BuiltinPlan:
     if experiment.resources.overlap and not request.num_workers:
         request.notice("resources.overlap has no effect without workers: this process samples or learns")
     loaded, num_workers = _fit_groups(loaded, request.num_workers, request.notice, request.resumes)
-    return BuiltinPlan(loaded, request.simulator, spaces, num_workers)
+    return BuiltinPlan(loaded, request.simulator, task, num_workers)
 
 
 def _copy_problem(request: Request) -> str | None:
     """Try in a process of its own if there are to be others: the simulator may end the one it is tried in."""
     return copy_problem_apart(request.simulator) if request.num_workers else copy_problem(request.env)
-
-
-def _spaces(env: gymnasium.Env[Any, Any], loaded: LoadedExperiment) -> tuple[Description, Description]:
-    problems, found = [], []
-    for describe, space in (
-        (describe_observations, env.observation_space),
-        (describe_actions, env.action_space),
-    ):
-        try:
-            found.append(describe(space))
-        except UnsupportedSpaceError as error:
-            hint = "a Gymnasium wrapper in env.wrappers can convert it"
-            if describe is describe_observations:
-                hint += "; --engine rllib takes Dict and Tuple"
-            problems.append(Problem("env.id", str(error), hint))
-    if loaded.experiment.model.class_ is not None:
-        place = loaded.place("model.class")
-        problems.append(Problem(place, "the built-in engine has no models of your own", "--engine rllib has"))
-    if problems:
-        raise ExperimentError(loaded.experiment.env.id, problems)
-    return found[0], found[1]
 
 
 def _fit_groups(

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.policies.distributions import Choices, Gaussian, log_softmax
+from muster.policies.distributions import AnyDistribution, Choices, Gaussian, Mixed, log_softmax
 
 Array = NDArray[Any]
 
@@ -99,8 +99,55 @@ class GaussianGradients:
         return np.concatenate([mean_change * np.exp(-2 * log_std), 2.0 * log_std_change], axis=1)
 
 
-def gradients_of(distribution: Choices | Gaussian) -> PolicyGradients:
+class MixedGradients:
+    """Choices and numbers together: independent, so that everything is a sum, or stands side by side."""
+
+    def __init__(self, distribution: Mixed) -> None:
+        self._distribution = distribution
+        self._choices, self._numbers = (
+            ChoicesGradients(distribution.choices),
+            GaussianGradients(distribution.numbers),
+        )
+
+    def log_prob_gradient(self, outputs: Array, actions: Array) -> Array:
+        logits, gaussian = self._distribution.split(outputs)
+        chosen, numbers = self._distribution.split_actions(actions)
+        gradients = [
+            self._choices.log_prob_gradient(logits, chosen),
+            self._numbers.log_prob_gradient(gaussian, numbers),
+        ]
+        return np.concatenate(gradients, axis=1)
+
+    def entropy(self, outputs: Array) -> tuple[Array, Array]:
+        logits, gaussian = self._distribution.split(outputs)
+        (first, first_gradient), (second, second_gradient) = (
+            self._choices.entropy(logits),
+            self._numbers.entropy(gaussian),
+        )
+        return first + second, np.concatenate([first_gradient, second_gradient], axis=1)
+
+    def divergence(self, old: Array, new: Array) -> Array:
+        old_logits, old_gaussian = self._distribution.split(old)
+        new_logits, new_gaussian = self._distribution.split(new)
+        return self._choices.divergence(old_logits, new_logits) + self._numbers.divergence(
+            old_gaussian, new_gaussian
+        )
+
+    def fisher_product(self, outputs: Array, change: Array) -> Array:
+        logits, gaussian = self._distribution.split(outputs)
+        logits_change, gaussian_change = self._distribution.split(change)
+        products = [
+            self._choices.fisher_product(logits, logits_change),
+            self._numbers.fisher_product(gaussian, gaussian_change),
+        ]
+        return np.concatenate(products, axis=1)
+
+
+def gradients_of(distribution: AnyDistribution) -> PolicyGradients:
     """Return the mathematics of a distribution."""
-    if isinstance(distribution, Gaussian):
-        return GaussianGradients(distribution)
+    match distribution:
+        case Gaussian():
+            return GaussianGradients(distribution)
+        case Mixed():
+            return MixedGradients(distribution)
     return ChoicesGradients(distribution)

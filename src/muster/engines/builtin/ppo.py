@@ -1,4 +1,4 @@
-"""Proximal policy optimisation of the built-in network."""
+"""Proximal policy optimisation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.engines.builtin.actor_critic import ActorCritic, Parameters
 from muster.engines.builtin.adam import Adam
-from muster.engines.builtin.backpropagation import backward, forward
 from muster.engines.builtin.batch import Batch, minibatches
+from muster.engines.builtin.networks import Networks
 from muster.engines.builtin.policy_gradients import PolicyGradients, gradients_of
 from muster.errors import NonFiniteUpdateError
 from muster.experiment.schema import PPOSection
+from muster.policies.distributions import masked
 
 Array = NDArray[Any]
 Metrics = dict[str, float | None]
@@ -32,7 +32,7 @@ METRICS = (
 
 
 def update(
-    networks: ActorCritic,
+    networks: Networks,
     parameters: Array,
     optimizer: Adam,
     batch: Batch,
@@ -46,12 +46,12 @@ def update(
         NonFiniteUpdateError: if a gradient or the result is not finite.
     """
     parameters, optimizer = parameters.copy(), optimizer.copy()
-    gradient = np.empty_like(parameters)
-    parts, gradient_parts = networks.split(parameters), networks.split(gradient)
+    parts = networks.split(parameters)
     mathematics = gradients_of(networks.distribution)
-    old_outputs = networks.policy_outputs(parts, batch.observations)
+    old_outputs = _outputs(networks, parts, batch)
     columns = (
         batch.observations,
+        batch.masks,
         batch.actions,
         batch.log_probs,
         batch.normalised_advantages(),
@@ -63,12 +63,11 @@ def update(
     while epochs < settings.num_epochs:
         epochs += 1
         for rows in minibatches(rng, settings.minibatch_size, *columns):
-            _policy_gradient(networks, parts, mathematics, settings, rows, gradient_parts)
-            _value_gradient(networks, parts, settings, rows, gradient_parts)
+            gradient = loss_gradient(networks, parts, mathematics, settings, rows)
             norms.append(_clip(gradient, settings.grad_clip))
             optimizer.step(parameters, gradient, lr)
         if settings.target_kl is not None:
-            new_outputs = networks.policy_outputs(parts, batch.observations)
+            new_outputs = _outputs(networks, parts, batch)
             if mathematics.divergence(old_outputs, new_outputs).mean() > settings.target_kl:
                 break
     metrics = _metrics(networks, parts, mathematics, batch, old_outputs, settings)
@@ -78,43 +77,38 @@ def update(
     return parameters, optimizer, metrics
 
 
-def _policy_gradient(
-    networks: ActorCritic,
-    parts: Parameters,
-    mathematics: PolicyGradients,
-    settings: PPOSection,
-    rows: tuple[Array, ...],
-    out: Parameters,
-) -> None:
-    observations, actions, old_log_probs, advantages, _, _ = rows
-    logits, activations = forward(networks.policy, parts.policy, observations)
-    outputs = networks.with_log_std(parts, logits)
+def loss_gradient(
+    networks: Networks, parts: Any, mathematics: PolicyGradients, settings: PPOSection, rows: tuple[Array, ...]
+) -> Array:
+    """Return the gradient of the loss on a minibatch, `rows` being the batch's columns."""
+    observations, masks, actions, old_log_probs, advantages, returns, old_values = rows
+    outputs, values, pull_back = networks.differentiate(parts, observations)
+    outputs = masked(outputs, masks)
     ratio = np.exp(networks.distribution.log_prob(outputs, actions) - old_log_probs)
     clip = settings.clip_param
     unclipped = np.where(advantages >= 0, ratio <= 1 + clip, ratio >= 1 - clip)
     weight = (-advantages * ratio * unclipped) / len(ratio)
-    gradient = mathematics.log_prob_gradient(outputs, actions)
-    gradient *= weight[:, None]
+    at_outputs = mathematics.log_prob_gradient(outputs, actions)
+    at_outputs *= weight[:, None]
     if settings.entropy_coeff:
-        gradient -= (settings.entropy_coeff / len(ratio)) * mathematics.entropy(outputs)[1]
-    num_logits = logits.shape[1]
-    backward(networks.policy, parts.policy, activations, gradient[:, :num_logits], out.policy)
-    out.log_std[:] = gradient[:, num_logits:].sum(axis=0)
+        at_outputs -= (settings.entropy_coeff / len(ratio)) * mathematics.entropy(outputs)[1]
+    return pull_back(at_outputs, value_loss_gradient(values, returns, old_values, settings))
 
 
-def _value_gradient(
-    networks: ActorCritic, parts: Parameters, settings: PPOSection, rows: tuple[Array, ...], out: Parameters
-) -> None:
-    observations, _, _, _, returns, old_values = rows
-    values, activations = forward(networks.value, parts.value, observations)
-    error = values[:, 0] - returns
+def value_loss_gradient(values: Array, returns: Array, old_values: Array, settings: PPOSection) -> Array:
+    """Return the gradient of the values' loss at the values."""
+    error = values - returns
     if settings.vf_clip_param is not None:
-        change = values[:, 0] - old_values
+        change = values - old_values
         clipped_error = old_values + np.clip(change, -settings.vf_clip_param, settings.vf_clip_param) - returns
         moving = (np.abs(change) <= settings.vf_clip_param) | (error**2 > clipped_error**2)
         error = error * moving
     error *= settings.vf_loss_coeff / len(error)
-    backward(networks.value, parts.value, activations, error[:, None], out.value)
+    return error
+
+
+def _outputs(networks: Networks, parts: Any, batch: Batch) -> Array:
+    return masked(networks.policy_outputs(parts, batch.observations), batch.masks)
 
 
 def _clip(gradient: Array, largest: float | None) -> float:
@@ -128,14 +122,14 @@ def _clip(gradient: Array, largest: float | None) -> float:
 
 
 def _metrics(
-    networks: ActorCritic,
-    parts: Parameters,
+    networks: Networks,
+    parts: Any,
     mathematics: PolicyGradients,
     batch: Batch,
     old_outputs: Array,
     settings: PPOSection,
 ) -> Metrics:
-    outputs = networks.policy_outputs(parts, batch.observations)
+    outputs = _outputs(networks, parts, batch)
     ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - batch.log_probs)
     advantages = batch.normalised_advantages()
     clipped = np.clip(ratio, 1 - settings.clip_param, 1 + settings.clip_param)

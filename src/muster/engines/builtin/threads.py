@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -23,4 +24,6 @@ def _controller() -> ThreadpoolController:
 def threads(number: int) -> Iterator[None]:
     """Fix the number of threads for a while."""
     with _controller().limit(limits=number):
+        if (torch := sys.modules.get("torch")) is not None:
+            torch.set_num_threads(number)
         yield

@@ -16,6 +16,7 @@ from muster.engines.builtin.policy_gradients import gradients_of
 from muster.engines.builtin.trust_region import conjugate_gradient, line_search
 from muster.errors import NonFiniteUpdateError
 from muster.experiment.schema import TRPOSection
+from muster.policies.distributions import masked
 
 Array = NDArray[Any]
 Metrics = dict[str, float | None]
@@ -58,12 +59,12 @@ def _improve_policy(networks: ActorCritic, parameters: Array, batch: Batch, sett
     end = networks.num_policy_parameters
     mathematics = gradients_of(networks.distribution)
     advantages = batch.normalised_advantages()
-    old_outputs = networks.policy_outputs(networks.split(parameters), batch.observations)
+    old_outputs = _outputs(networks, parameters, batch)
     old_log_probs = networks.distribution.log_prob(old_outputs, batch.actions)
 
     def evaluate(candidate: Array) -> tuple[float, float]:
         moved = np.concatenate([candidate, parameters[end:]])
-        outputs = networks.policy_outputs(networks.split(moved), batch.observations)
+        outputs = _outputs(networks, moved, batch)
         ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - old_log_probs)
         improvement = float((ratio * advantages).mean() - advantages.mean())
         return improvement, float(mathematics.divergence(old_outputs, outputs).mean())
@@ -72,7 +73,7 @@ def _improve_policy(networks: ActorCritic, parameters: Array, batch: Batch, sett
     norm = float(np.linalg.norm(gradient))
     if not np.isfinite(norm):
         raise NonFiniteUpdateError("the policy's gradient is not finite")
-    product = fisher_vector_product(networks, parameters, batch.observations, settings.cg_damping)
+    product = fisher_vector_product(networks, parameters, batch, settings.cg_damping)
     direction = conjugate_gradient(product, gradient, settings.cg_iterations)
     curvature = float(direction @ product(direction))
     length = np.sqrt(2 * settings.target_kl / curvature) if curvature > 0 else 0.0
@@ -80,7 +81,7 @@ def _improve_policy(networks: ActorCritic, parameters: Array, batch: Batch, sett
         evaluate, parameters[:end], length * direction, settings.target_kl, settings.line_search_steps
     )
     improvement, divergence = evaluate(parameters[:end])
-    outputs = networks.policy_outputs(networks.split(parameters), batch.observations)
+    outputs = _outputs(networks, parameters, batch)
     return {
         "policy/improvement": improvement,
         "policy/kl": divergence,
@@ -90,23 +91,27 @@ def _improve_policy(networks: ActorCritic, parameters: Array, batch: Batch, sett
     }
 
 
+def _outputs(networks: ActorCritic, parameters: Array, batch: Batch) -> Array:
+    return masked(networks.policy_outputs(networks.split(parameters), batch.observations), batch.masks)
+
+
 def _surrogate_gradient(networks: ActorCritic, parameters: Array, batch: Batch, advantages: Array) -> Array:
     """Return the gradient of the expected advantage, for the policy's part of the parameters."""
     parts = networks.split(parameters)
-    logits, activations = forward(networks.policy, parts.policy, batch.observations)
-    outputs = networks.with_log_std(parts, logits)
+    network_outputs, activations = forward(networks.policy, parts.policy, batch.observations)
+    outputs = masked(networks.with_log_std(parts, network_outputs, activations[-1]), batch.masks)
     at_outputs = gradients_of(networks.distribution).log_prob_gradient(outputs, batch.actions)
     at_outputs *= (advantages / len(advantages))[:, None]
     return _to_parameters(networks, parameters, activations, at_outputs)
 
 
 def fisher_vector_product(
-    networks: ActorCritic, parameters: Array, observations: Array, damping: float
+    networks: ActorCritic, parameters: Array, batch: Batch, damping: float
 ) -> Callable[[Array], Array]:
-    """Return v -> (F + damping) v, F being the policy's mean Fisher matrix over the observations."""
+    """Return v -> (F + damping) v, F being the policy's mean Fisher matrix over the batch."""
     parts = networks.split(parameters)
-    logits, activations = forward(networks.policy, parts.policy, observations)
-    outputs = networks.with_log_std(parts, logits)
+    network_outputs, activations = forward(networks.policy, parts.policy, batch.observations)
+    outputs = masked(networks.with_log_std(parts, network_outputs, activations[-1]), batch.masks)
     mathematics = gradients_of(networks.distribution)
 
     def product(vector: Array) -> Array:
@@ -114,9 +119,11 @@ def fisher_vector_product(
         full[: networks.num_policy_parameters] = vector
         direction = networks.split(full)
         change = along(networks.policy, parts.policy, activations, direction.policy)
-        change = networks.with_log_std(direction, change)
+        if networks.distribution.num_numbers:
+            log_std_change = networks.log_std_change(parts, direction, activations[-1])
+            change = np.concatenate([change, log_std_change], axis=1)
         at_outputs = mathematics.fisher_product(outputs, change)
-        at_outputs /= len(observations)
+        at_outputs /= len(batch)
         return _to_parameters(networks, parameters, activations, at_outputs) + damping * vector
 
     return product
@@ -125,11 +132,7 @@ def fisher_vector_product(
 def _to_parameters(networks: ActorCritic, parameters: Array, activations: list[Array], at_outputs: Array) -> Array:
     """Carry a gradient at the policy's outputs back to its parameters, in double precision."""
     gradient = np.zeros_like(parameters)
-    out = networks.split(gradient)
-    num_logits = networks.policy.sizes[-1]
-    layers = networks.split(parameters).policy
-    backward(networks.policy, layers, activations, at_outputs[:, :num_logits], out.policy)
-    out.log_std[:] = at_outputs[:, num_logits:].sum(axis=0)
+    networks.policy_gradient(networks.split(parameters), activations, at_outputs, networks.split(gradient))
     return gradient[: networks.num_policy_parameters].astype(np.float64)
 
 

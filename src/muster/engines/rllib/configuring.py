@@ -16,10 +16,10 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from muster.engines.rllib.algorithms import ALGORITHMS, Algorithm
 from muster.engines.rllib.collecting import report_sample
-from muster.engines.rllib.spaces import ObservationCoder, action_space, is_image
+from muster.engines.rllib.spaces import ObservationCoder, action_space
 from muster.experiment.schema import Experiment, PPOSection, RLlibSection
 from muster.simulators.building import import_attribute
-from muster.simulators.encoding import Description
+from muster.simulators.describing import Description
 
 NEVER = 10 * 365 * 86_400.0
 _ORTHOGONAL = "orthogonal_"
@@ -137,7 +137,7 @@ def _set_model(config: Any, subject: Subject) -> None:
         settings.free_log_std = subject.actions["kind"] == "box"
     elif subject.experiment.algorithm.name == "DQN":
         _give_the_heads_a_layer(settings)
-    if is_image(subject.observations):
+    if subject.observations["kind"] == "image":
         is_large = min(subject.observations["shape"][:2]) >= _LARGE_IMAGE
         settings.conv_filters = _LARGE_FILTERS if is_large else _SMALL_FILTERS
     if model.class_ is None:
@@ -146,7 +146,9 @@ def _set_model(config: Any, subject: Subject) -> None:
     own = import_attribute(model.class_, "model.class", subject.experiment.env.paths)
     # Workers get the class itself: they need not find its module.
     ray.cloudpickle.register_pickle_by_value(sys.modules[own.__module__])
-    config.rl_module(rl_module_spec=RLModuleSpec(module_class=own, model_config=vars(settings)))
+    config.rl_module(
+        rl_module_spec=RLModuleSpec(module_class=own, model_config={**vars(settings), **model.config})
+    )
 
 
 def _give_the_heads_a_layer(settings: DefaultModelConfig) -> None:

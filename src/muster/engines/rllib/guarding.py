@@ -22,7 +22,7 @@ from muster.engines.rllib.spaces import ObservationCoder, action_space, decode_a
 from muster.engines.rllib.station import STATION, EscapeError
 from muster.errors import SimulatorError
 from muster.simulators.building import Simulator
-from muster.simulators.encoding import Description
+from muster.simulators.describing import Description
 from muster.simulators.seeding import Stream, reset_seed
 
 Array = NDArray[Any]

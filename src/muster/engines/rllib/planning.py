@@ -10,12 +10,17 @@ from muster.engines.rllib.configuring import Subject, make_config, quieten
 from muster.engines.rllib.engine import RLlibEngine
 from muster.engines.rllib.guarding import GuardedSimulator
 from muster.engines.rllib.hyperparameters import problems_with_keys
-from muster.engines.rllib.spaces import describe
+from muster.engines.rllib.spaces import IMAGE_DIMENSIONS
 from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import PPOSection, RLlibSection
 from muster.simulators.building import Simulator
-from muster.simulators.encoding import Description, UnsupportedSpaceError, describe_actions
+from muster.simulators.describing import (
+    Description,
+    UnsupportedSpaceError,
+    describe_actions,
+    describe_observations,
+)
 
 DEFAULT_OF_RLLIB = "default with RLlib"
 _DEFAULT_HIDDEN = [256, 256]
@@ -90,9 +95,10 @@ def _spaces(request: Request, loaded: LoadedExperiment) -> tuple[Description, De
     actions = observations
     problems = []
     try:
-        observations = describe(request.env.observation_space)
+        image_dimensions = IMAGE_DIMENSIONS if loaded.experiment.model.images else ()
+        observations = describe_observations(request.env.observation_space, image_dimensions)
     except UnsupportedSpaceError as error:
-        problems.append(Problem(place, f"{error}, or Dict and Tuple of these", hint))
+        problems.append(Problem(place, str(error), hint))
     try:
         actions = describe_actions(request.env.action_space)
         possible = Subject(loaded.experiment, observations, actions).algorithm.actions
@@ -109,6 +115,9 @@ def _spaces(request: Request, loaded: LoadedExperiment) -> tuple[Description, De
 _SPACE_NAMES = {"discrete": "Discrete", "multi_discrete": "MultiDiscrete", "box": "Box"}
 
 
+_BUILTIN_KEYS = {"action_bounds", "log_std_init", "use_sde", "sde_sample_freq"}
+
+
 def _key_problems(loaded: LoadedExperiment, subject: Subject) -> list[Problem]:
     experiment, algorithm = loaded.experiment, loaded.experiment.algorithm
     given = dict(algorithm.model_extra or {})
@@ -122,6 +131,11 @@ def _key_problems(loaded: LoadedExperiment, subject: Subject) -> list[Problem]:
                 "leave it out, or use RLlib's own: use_kl_loss, kl_coeff, kl_target",
             )
         )
+    problems += [
+        Problem(loaded.place(f"algorithm.{key}"), "is the built-in engine's, not RLlib's", "leave it out")
+        for key in _BUILTIN_KEYS & own
+        if getattr(algorithm, key) != type(algorithm).model_fields[key].default
+    ]
     if subject.algorithm.replays:
         problems += [
             Problem(

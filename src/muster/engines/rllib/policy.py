@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from muster.engines.rllib.configuring import Subject, make_model_config, quieten
 from muster.engines.rllib.spaces import ObservationCoder, decode_action
 from muster.experiment.schema import Experiment
 from muster.policies.normalizer import Scale
-from muster.policies.policy import ARRAYS_FILE, DESCRIPTION_FILE
+from muster.policies.policy import ARRAYS_FILE, write_policy
 
 Array = NDArray[Any]
 
@@ -54,8 +53,15 @@ class RLlibPolicy:
         """Forget the episode before, where the module has a memory."""
         self._episode = None
 
-    def act(self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None) -> Any:
-        """Return the action for one observation, as the simulator's `step` takes it."""
+    def act(
+        self,
+        observation: Any,
+        *,
+        mask: Any = None,
+        deterministic: bool = True,
+        rng: np.random.Generator | None = None,
+    ) -> Any:
+        """Return the action for one observation, as the simulator's `step` takes it; it learned without masks."""
         row = self._coder.encode(observation)
         if self.scale is not None:
             row = self.scale.apply(row, np.empty_like(row))
@@ -101,9 +107,7 @@ class RLlibPolicy:
         arrays = {_WEIGHTS + name: array for name, array in self.weights.items()}
         if self.scale is not None:
             arrays |= {_MEAN: self.scale.mean, _STD: self.scale.std}
-        (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-        with (folder / ARRAYS_FILE).open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        write_policy(folder, description, arrays)
 
 
 def load(folder: Path, description: dict[str, Any]) -> RLlibPolicy:

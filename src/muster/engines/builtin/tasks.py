@@ -1,0 +1,132 @@
+"""From a simulator's spaces and the experiment's model to the task that the built-in engine trains."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from muster.engines.builtin.modelling import ModelSettings, Task
+from muster.errors import ExperimentError, InputError, Problem
+from muster.experiment import LoadedExperiment
+from muster.experiment.schema import AlgorithmSection, TRPOSection
+from muster.policies.distributions import Gaussian, distribution_for
+from muster.simulators.describing import (
+    Description,
+    UnsupportedSpaceError,
+    describe_actions,
+    describe_observations,
+    leaves,
+    with_mask,
+)
+from muster.simulators.encoding import ObservationEncoder
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from muster.policies.torch_model import TorchModel
+
+IMAGE_DIMENSIONS = (2, 3)
+CONVOLUTIONAL = "muster.policies.convolution:ConvolutionalNetwork"
+
+
+def make_task(env: gymnasium.Env[Any, Any], loaded: LoadedExperiment) -> Task:
+    """Describe the simulator's spaces and choose the network for them.
+
+    Raises:
+        ExperimentError: if a space has no encoding, or the network or exploration asked for does not fit.
+        InputError: if torch is needed and not installed.
+    """
+    experiment, algorithm = loaded.experiment, loaded.experiment.algorithm
+    assert isinstance(algorithm, AlgorithmSection)
+    observations, actions = _spaces(env, loaded)
+    model = experiment.model
+    needs_torch = model.class_ is not None or any(leaf["kind"] == "image" for _, leaf in leaves(observations))
+    problems = _problems(loaded, needs_torch, actions)
+    if problems:
+        raise ExperimentError(experiment.env.id, problems)
+    settings = ModelSettings(
+        tuple(model.hidden),
+        model.activation,
+        _torch_model(loaded, observations, actions) if needs_torch else None,
+        algorithm.log_std_init,
+        algorithm.use_sde,
+        algorithm.sde_sample_freq,
+    )
+    return Task(observations, actions, settings)
+
+
+def _spaces(env: gymnasium.Env[Any, Any], loaded: LoadedExperiment) -> tuple[Description, Description]:
+    experiment, algorithm = loaded.experiment, loaded.experiment.algorithm
+    assert isinstance(algorithm, AlgorithmSection)
+    hint = "a Gymnasium wrapper in env.wrappers can convert it"
+    observations: Description = {"kind": "discrete", "n": 1, "start": 0}
+    actions = observations
+    problems = []
+    try:
+        actions = describe_actions(env.action_space, squash=algorithm.action_bounds == "squash")
+    except UnsupportedSpaceError as error:
+        problems.append(Problem("env.id", str(error), hint))
+    try:
+        image_dimensions = IMAGE_DIMENSIONS if experiment.model.images else ()
+        observations = with_mask(describe_observations(env.observation_space, image_dimensions), actions)
+    except UnsupportedSpaceError as error:
+        problems.append(Problem("env.id", str(error), hint))
+    if problems:
+        raise ExperimentError(experiment.env.id, problems)
+    return observations, actions
+
+
+def _problems(loaded: LoadedExperiment, needs_torch: bool, actions: Description) -> list[Problem]:
+    """Return what cannot go together."""
+    algorithm, model = loaded.experiment.algorithm, loaded.experiment.model
+    assert isinstance(algorithm, AlgorithmSection)
+    place = loaded.place("model.class") if model.class_ is not None else loaded.place("env.id")
+    network = "a network of your own" if model.class_ is not None else "a network for images"
+    problems = []
+    if needs_torch and isinstance(algorithm, TRPOSection):
+        way_out = "" if model.class_ is not None else ", or set model.images = false"
+        problems.append(Problem(place, f"TRPO does not train {network}", f"train it with PPO{way_out}"))
+    if algorithm.use_sde and needs_torch:
+        problem = f"does not go with {network}"
+        problems.append(Problem(loaded.place("algorithm.use_sde"), problem, "leave it out"))
+    elif algorithm.use_sde and not isinstance(distribution_for(actions), Gaussian):
+        problem = "is for Box actions only, and these have choices"
+        problems.append(Problem(loaded.place("algorithm.use_sde"), problem, "leave it out"))
+    if algorithm.sde_sample_freq is not None and not algorithm.use_sde:
+        place = loaded.place("algorithm.sde_sample_freq")
+        problems.append(Problem(place, "has no meaning without algorithm.use_sde = true", "give both or neither"))
+    if model.config and model.class_ is None:
+        problems.append(Problem(loaded.place("model.config"), "is for a network of your own", "set model.class"))
+    return problems
+
+
+def _torch_model(loaded: LoadedExperiment, observations: Description, actions: Description) -> TorchModel:
+    """Return how to build the model, after building it once here."""
+    experiment = loaded.experiment
+    try:
+        from muster.policies.torch_model import TorchModel
+    except ModuleNotFoundError as error:
+        way_out = "" if experiment.model.class_ else "\n    or set model.images = false"
+        needs = f"{experiment.env.id}: its network needs an extra ({error})"
+        raise InputError(f"{needs}\n    pip install 'muster-rl[torch]'{way_out}") from None
+    encoder, distribution = ObservationEncoder(observations), distribution_for(actions)
+    config = dict(experiment.model.config)
+    if experiment.model.class_ is None:
+        config = {"hidden": list(experiment.model.hidden), "activation": experiment.model.activation}
+        config["images"] = [[start, list(shape)] for start, shape in encoder.images]
+    model = TorchModel(
+        experiment.model.class_ or CONVOLUTIONAL,
+        encoder.shape,
+        distribution.num_outputs - distribution.num_numbers,
+        distribution.num_numbers,
+        config,
+        list(experiment.env.paths),
+    )
+    try:
+        model.check()
+    except ExperimentError:
+        raise
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"
+        raise ExperimentError(experiment.env.id, [Problem(loaded.place("model.class"), problem)]) from None
+    return model

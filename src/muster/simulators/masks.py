@@ -1,0 +1,72 @@
+"""Action masks: which choices the simulator allows, from `info` or from a Dict observation. NumPy alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.simulators.describing import MASK, Description, mask_sizes
+
+Array = NDArray[Any]
+
+
+def mask_in(info: Any) -> Any:
+    """Return the mask that `info` holds, or None."""
+    return info.get(MASK) if info else None
+
+
+class MaskReader:
+    """Reads the mask of one step: true where a choice is allowed, the choices one after another."""
+
+    def __init__(self, observations: Description, actions: Description) -> None:
+        self.sizes = mask_sizes(actions)
+        self._starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(int)
+        self._in_observation = "mask" in observations
+
+    def read(self, observation: Any, info: Any) -> Array | None:
+        """Return the mask that a reset or step came with, or None if it came with none.
+
+        Raises:
+            ValueError: if it does not fit the actions, or allows nothing.
+        """
+        if self._in_observation:
+            return self.checked(observation[MASK])
+        mask = mask_in(info)
+        return None if mask is None else self.checked(mask)
+
+    def checked(self, mask: Any) -> Array:
+        """Return a mask as booleans.
+
+        Raises:
+            ValueError: if it does not fit the actions, or allows nothing.
+        """
+        size = sum(self.sizes)
+        if not size:
+            raise ValueError(f"{MASK} was given; only Discrete and MultiDiscrete actions take one")
+        parts = mask if isinstance(mask, (tuple, list)) and np.ndim(mask[0]) else [mask]
+        flat = np.concatenate([np.ravel(part) for part in parts])
+        if len(flat) != size:
+            raise ValueError(f"{MASK} has {len(flat)} entries; expected {size}, one for each choice")
+        allowed: Array = flat.astype(bool)
+        if not np.logical_or.reduceat(allowed, self._starts).all():
+            raise ValueError(f"{MASK} allows nothing: {flat.tolist()}; expected at least one 1 for each choice")
+        return allowed
+
+
+def random_action(space: Any, observation: Any, info: Any) -> Any:
+    """Return a random action of a Gymnasium space that the mask of the step, if it came with one, allows."""
+    from gymnasium import spaces
+
+    mask = mask_in(info)
+    if mask is None and isinstance(observation, dict):
+        mask = observation.get(MASK)
+    if mask is None or not np.any(mask):
+        return space.sample()
+    if isinstance(space, spaces.Discrete):
+        return space.sample(np.ravel(mask).astype(np.int8))
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
+        flat = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple) else np.ravel(mask)
+        return space.sample(tuple(np.split(flat.astype(np.int8), np.cumsum(space.nvec)[:-1])))
+    return space.sample()
