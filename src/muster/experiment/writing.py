@@ -52,6 +52,7 @@ def starting_file(env_id: str, algorithm: str = "PPO") -> str:
 
 _EXAMPLES: dict[str, Any] = {
     "env.max_episode_steps": 1000,
+    "env.step_timeout": "10m",
     "model.class": "my_model.py:MyModule",
     "algorithm.vf_clip_param": 10.0,
     "algorithm.target_kl": 0.02,
