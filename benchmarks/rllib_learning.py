@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,10 @@ def run() -> str:
         "| engine | final return, mean and range | steps to 195 | steps/s |",
         "|---|---|---|---|",
     ]
-    curves = {engine: [_curve(engine, seed) for seed in SEEDS] for engine in ENGINES}
+    curves: dict[str, list[dict[str, Any]]] = {engine: [] for engine in ENGINES}
+    for seed in SEEDS:
+        for engine in ENGINES:
+            curves[engine].append(_curve(engine, seed))
     lines += [_summary(engine, curves[engine]) for engine in ENGINES]
     _plot(curves)
     lines += ["", f"![return by steps]({PLOT.name})"]
@@ -92,11 +94,21 @@ def _row(case: Case) -> str:
 
 def _curve(engine: str, seed: int) -> dict[str, Any]:
     """Train the shared file on one engine; return its columns."""
-    file = str(EXPERIMENTS / "ppo_cartpole.toml")
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = ["--engine", engine, "--seed", str(seed), "--name", "run", "--runs-dir", folder, "--json"]
-        _muster("train", file, *arguments)
-        return _columns(Path(folder) / "run")
+    name = f"ppo-{engine}-{seed}"
+    arguments = [
+        "--engine",
+        engine,
+        "--seed",
+        str(seed),
+        "--name",
+        name,
+        "--resume",
+        "--runs-dir",
+        str(RUNS),
+        "--json",
+    ]
+    _muster("train", str(EXPERIMENTS / "ppo_cartpole.toml"), *arguments)
+    return _columns(RUNS / name)
 
 
 def _columns(run: Path) -> dict[str, Any]:

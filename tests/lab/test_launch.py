@@ -90,7 +90,7 @@ def test_mpi_over_three_hosts_with_two_ranks_each(lab: Lab, mpi: Mpi, shared: Pa
 
 def test_several_ranks_on_one_host_share_one_ray_with_all_their_cpus(lab: Lab, mpi: Mpi, shared: Path) -> None:
     host = lab.nodes[0]
-    command = mpi.command([host], 2, [*launch(shared), *tell(shared)])
+    command = mpi.command([host], 4, [*launch(shared), *tell(shared)])
     done = host.run(command, env=mpi.env, check=False, limit_s=90)
     assert done.returncode == 0, done.stdout + done.stderr
     found = told(shared)
