@@ -135,7 +135,7 @@ def _set_model(config: Any, subject: Subject) -> None:
     if isinstance(subject.experiment.algorithm, PPOSection):
         _start_like_builtin(settings)
         settings.free_log_std = subject.actions["kind"] == "box"
-    elif subject.experiment.algorithm.name == "DQN":
+    elif subject.experiment.algorithm.name == "DQN" and len(model.hidden) > 1:
         _give_the_heads_a_layer(settings)
     if subject.observations["kind"] == "image":
         is_large = min(subject.observations["shape"][:2]) >= _LARGE_IMAGE
