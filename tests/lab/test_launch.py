@@ -281,6 +281,7 @@ def test_a_host_that_never_comes_is_named(lab: Lab, slurm: Slurm, shared: Path) 
     assert_nothing_is_left(lab.nodes)
 
 
+@pytest.mark.long
 def test_a_worker_host_crashes_and_the_command_goes_on(lab: Lab, slurm: Slurm, shared: Path) -> None:
     env = {"MUSTER_HOSTS": "node1,node2,node3", "MUSTER_LAUNCH_ID": "crash"}
     script = shared / "wait.py"

@@ -145,7 +145,10 @@ def test_what_a_worker_prints_goes_to_no_one_s_terminal(workers: int, tmp_path: 
     assert (LINE in done.stdout) == (workers == 0)
 
 
-@pytest.mark.parametrize("how", sorted({*RAISED} - {"close", "hang", "build"}))
+_FIRST, *_OTHERS = sorted({*RAISED} - {"close", "hang", "build"})
+
+
+@pytest.mark.parametrize("how", [_FIRST, *(pytest.param(how, marks=pytest.mark.long) for how in _OTHERS)])
 def test_a_replay_fails_in_the_same_way(how: str, tmp_path: Path) -> None:
     run(how, 0, tmp_path)
     Misbehaving.failed_to_build = False
@@ -155,6 +158,7 @@ def test_a_replay_fails_in_the_same_way(how: str, tmp_path: Path) -> None:
         lines.extend(replay(read_recorded(path)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("how", "code"), [("os._exit", 7), ("segfault", -11), ("hang", 3)])
 def test_a_replay_repeats_what_ended_a_worker(
     how: str, code: int, tmp_path: Path, ray_with_four_cpus: None

@@ -40,6 +40,7 @@ def test_a_signal_to_every_process_saves_and_the_run_goes_on(tmp_path: Path) -> 
     assert "Traceback" not in stderr + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_iteration_that_takes_too_long_is_abandoned(
     workers: int, tmp_path: Path, ray_with_four_cpus: None, monkeypatch: pytest.MonkeyPatch
