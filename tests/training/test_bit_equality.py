@@ -33,7 +33,10 @@ def test_any_number_of_workers(target: str, algorithm: str, tmp_path: Path, ray_
     assert len(found) == 1
 
 
-@pytest.mark.parametrize(("target", "algorithm"), EXPERIMENTS)
+@pytest.mark.parametrize(
+    ("target", "algorithm"),
+    [EXPERIMENTS[0], *(pytest.param(*pair, marks=pytest.mark.long) for pair in EXPERIMENTS[1:])],
+)
 def test_killed_and_resumed_on_another_number_of_workers(target: str, algorithm: str, tmp_path: Path) -> None:
     flags = ["--algorithm", algorithm, "--stop-iterations", "20", "--set", "checkpoint.every=5", "--quiet"]
     assert muster("train", target, *flags, "--workers", "0", "--name", "straight", cwd=tmp_path).returncode == 0
@@ -59,7 +62,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(tmp_path: Path) -> None:
     assert policy_bytes(tmp_path / "one") == policy_bytes(tmp_path / "two")
 
 
-@pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
+@pytest.mark.parametrize("algorithm", ["PPO", pytest.param("TRPO", marks=pytest.mark.long)])
 def test_state_dependent_exploration_on_any_number_of_workers(
     algorithm: str, tmp_path: Path, ray_with_four_cpus: None
 ) -> None:

@@ -41,7 +41,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("algorithm", "target", "settings"), CASES, ids=[case[0] for case in CASES])
+_QUICK = ("DQN", "IMPALA")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "target", "settings"),
+    [pytest.param(*case, id=case[0], marks=() if case[0] in _QUICK else pytest.mark.long) for case in CASES],
+)
 def test_trains_resumes_and_acts(
     algorithm: str, target: str, settings: dict[str, Any], tmp_path: Path, ray_with_four_cpus: None
 ) -> None:
