@@ -86,7 +86,7 @@ def test_a_module_of_one_s_own(workers: int, tmp_path: Path, ray_with_four_cpus:
     small(str(ROOT / "examples" / "ratio" / "ratio.toml"), tmp_path, **changes)
     policy = load_policy(tmp_path / "run")
     assert 0 <= policy.act([0, 0, 0, 0, 0]) < 49
-    with pytest.raises(ExperimentError, match="the built-in engine has no models of your own"):
+    with pytest.raises(ExperimentError, match=r"model\.class: TypeError: RLModule"):
         train(
             "CartPole-v1",
             overrides={"model.class": str(ROOT / MODEL_CLASS)},
