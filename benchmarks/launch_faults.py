@@ -25,7 +25,7 @@ MUSTER = str(Path(sys.executable).with_name("muster"))
 EXPERIMENT = Path(__file__).parents[1] / "examples" / "ratio" / "ratio.toml"
 BEFORE_SECONDS = 8.0
 """How long training goes well before the fault."""
-LIMIT_SECONDS = 200.0
+LIMIT_SECONDS = 150.0
 OURS = ("ray.scripts", "gcs_server", "raylet", "keeper.py", "muster", "ray::")
 
 
@@ -114,7 +114,7 @@ def run() -> str:
 
 def worker_host_crashes(lab: Lab) -> Outcome:
     """Take the power from a host that is not the head's."""
-    training = Training(lab, "worker-host", stop_seconds=80)
+    training = Training(lab, "worker-host", stop_seconds=60)
     moment = time.time()
     lab.nodes[2].crash()
     pause = training.pause_after(moment)
@@ -168,7 +168,7 @@ def long_cut(lab: Lab) -> Outcome:
 
 
 def _cut(lab: Lab, seconds: float) -> Outcome:
-    training = Training(lab, f"cut-{seconds:g}", stop_seconds=seconds + 60)
+    training = Training(lab, f"cut-{seconds:g}", stop_seconds=seconds + 40)
     moment = time.time()
     lab.nodes[2].cut()
     mending = subprocess.Popen(["sleep", str(seconds)])

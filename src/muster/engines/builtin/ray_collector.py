@@ -172,7 +172,7 @@ class RayCollector:
         """Put another worker in a lost one's place; return the reference to its groups being built."""
         node, left = self._node(place), place.journals
         self._fill(place, self._replacement(node))
-        words, trace = self._ray.get(place.worker.last_words.remote(left))
+        words, trace = self._last_words(place, left)
         self._count_loss(place, error, words, trace)
         starts = []
         episodes = {said.group: said.episodes for said in words}
@@ -181,6 +181,18 @@ class RayCollector:
             self._next_episodes[g] = [episode + 1 for episode in last]
             starts.append(GroupStart(g, self._next_episodes[g]))
         return place.worker.build.remote(starts)
+
+    def _last_words(self, place: _Place, journals: str) -> tuple[list[LastWords], str]:
+        """Ask the new worker what the lost one left on its host.
+
+        If that host is lost too, so is what was left there, and another worker takes the place elsewhere.
+        """
+        try:
+            words: tuple[list[LastWords], str] = self._ray.get(place.worker.last_words.remote(journals))
+        except self._lost:
+            self._fill(place, self._replacement(None))
+            return [], ""
+        return words
 
     def _node(self, place: _Place) -> str | None:
         try:
