@@ -58,7 +58,8 @@ class RayCollector:
         # In a placement group, such as that of a sweep's trial, the workers' CPUs are those reserved there.
         strategy = "SPREAD" if ray.util.get_current_placement_group() is None else None
         self._actor_class = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy=strategy)(Worker)
-        self._lost = (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError)
+        errors = ray.exceptions
+        self._lost = (errors.RayActorError, errors.OutOfMemoryError, errors.ObjectLostError)
         self._next_episodes = [start.first_episodes for start in starts]
         self._received = [0] * len(starts)
         self._failures: list[SimulatorFailure] = []
