@@ -43,6 +43,12 @@ def test_scale_measures_and_draws(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [plot]
 
 
+def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    done = muster("scale", "CartPole-v1", "-o", "nowhere/x.png", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--output nowhere/x.png: the folder nowhere is not there" in done.stderr
+
+
 def test_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
     done = muster("scale", "CartPole-v1", "--workers", "1,two", cwd=tmp_path)
     assert done.returncode == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,8 @@ def scale(
     Trains shortly with each number, on this machine or on the Ray of `muster launch`; leaves no runs behind.
     """
     numbers = _parse_workers(workers)
+    if not os.access(output.parent, os.W_OK):
+        raise InputError(f"--output {output}: the folder {output.parent} is not there, or cannot be written to")
     loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])
 
     from muster.reports.scaling import Scaling, plot
