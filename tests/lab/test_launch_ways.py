@@ -178,3 +178,29 @@ def test_nothing_of_these_ways_is_in_a_process_list(lab: Lab, sshd: Sshd, shared
     assert process.wait(timeout=30) == 143
     assert_nothing_is_left([lab.login, *lab.nodes])
     assert not leftovers(lab.login)
+
+
+def test_scale_measures_hosts_of_a_launch(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    (shared / "named.py").write_text(
+        "import pathlib, socket\n"
+        "from gymnasium.envs.classic_control.cartpole import CartPoleEnv\n"
+        "class Named(CartPoleEnv):\n"
+        "    def __init__(self, folder):\n"
+        "        super().__init__()\n"
+        "        if 'ray' in __import__('sys').modules:\n"
+        "            pathlib.Path(folder, socket.gethostname()).touch()\n"
+    )
+    script = "set -e\n"
+    for number in (1, 3):
+        (shared / f"hosts{number}").mkdir()
+        flags = f"--nodes {number} --seconds 0.1 -o {shared}/hosts.png --json --set env.max_episode_steps=500"
+        folder = f"--set env.config.folder={shared}/hosts{number}"
+        script += f"{MUSTER} scale {shared}/named.py:Named {flags} {folder}\n"
+    command = [*launch(shared), "sh", "-c", script]
+    done = lab.login.run(command, env={"MUSTER_HOSTS": ",".join(HOSTS)}, check=False, limit_s=150)
+    assert done.returncode == 0, done.stderr
+    tables = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    [one, three] = [table["rows"][0] for table in tables]
+    assert (one["hosts"], three["hosts"]) == (1, 3)
+    assert three["workers"] == 3 * one["workers"]
+    assert [len(list((shared / f"hosts{number}").iterdir())) for number in (1, 3)] == [1, 3]

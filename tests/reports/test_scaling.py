@@ -53,3 +53,12 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
     done = muster("scale", "CartPole-v1", "--workers", "1,two", cwd=tmp_path)
     assert done.returncode == 2
     assert "--workers 1,two: expected different numbers separated by commas" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"), [("1,2", "there is no cluster to measure"), ("0,1", "1 host or more"), ("x", "--nodes x")]
+)
+def test_hosts_that_cannot_be_measured(nodes: str, words: str, tmp_path: Path) -> None:
+    done = muster("scale", "CartPole-v1", "--nodes", nodes, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 def scale(
     target: Target,
     workers: Annotated[str, typer.Option(help="Numbers of workers to measure, separated by commas.")] = "1,2,4",
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="Instead, numbers of hosts, each with a worker for every CPU; under `muster launch`."),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to measure each, at least.")] = 10.0,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to draw speed against workers.")] = Path(
         "scaling.png"
@@ -32,20 +36,23 @@ def scale(
 
     Trains shortly with each number, on this machine or on the Ray of `muster launch`; leaves no runs behind.
     """
-    numbers = _parse_workers(workers)
+    numbers = _parse_numbers("--workers", workers) if nodes is None else _parse_numbers("--nodes", nodes)
+    if nodes is not None and numbers[0] == 0:
+        raise InputError(f"--nodes {nodes}: expected 1 host or more")
     if not os.access(output.parent, os.W_OK):
         raise InputError(f"--output {output}: the folder {output.parent} is not there, or cannot be written to")
     loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])
 
     from muster.reports.scaling import Scaling, plot
-    from muster.training.scaling import measure_scaling
+    from muster.training.scaling import measure_hosts, measure_scaling
 
     screen = console(stderr=True)
 
     def tell(row: Measured) -> None:
-        screen.print(f"{_workers(row.workers)}: {row.speed:,.0f} steps/s")
+        screen.print(f"{_what(row)}: {row.speed:,.0f} steps/s")
 
-    scaling = Scaling.of(measure_scaling(loaded, numbers, seconds, tell))
+    measure = measure_scaling if nodes is None else measure_hosts
+    scaling = Scaling.of(measure(loaded, numbers, seconds, tell))
     plot(scaling, f"{loaded.experiment.env.id}, {loaded.experiment.algorithm.name}", output)
     if as_json:
         print_json({**scaling.as_table(), "plot": str(output)})
@@ -53,10 +60,10 @@ def scale(
         _show(scaling, output)
 
 
-def _parse_workers(text: str) -> list[int]:
+def _parse_numbers(flag: str, text: str) -> list[int]:
     numbers = [part.strip() for part in text.split(",")]
     if not all(part.isdigit() for part in numbers) or len(set(numbers)) != len(numbers):
-        raise InputError(f"--workers {text}: expected different numbers separated by commas, such as 1,2,4,8")
+        raise InputError(f"{flag} {text}: expected different numbers separated by commas, such as 1,2,4,8")
     return sorted(map(int, numbers))
 
 
@@ -64,13 +71,21 @@ def _workers(number: int) -> str:
     return "1 worker" if number == 1 else f"{number} workers"
 
 
+def _what(row: Measured) -> str:
+    if row.hosts is None:
+        return _workers(row.workers)
+    return f"{row.hosts} host{'s' if row.hosts > 1 else ''}, {_workers(row.workers)}"
+
+
 def _show(scaling: Scaling, output: Path) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     headings = ("workers", "steps/s", "speed-up", "efficiency", "iteration", "sampling", "learning", "waiting")
-    for heading in headings:
+    has_hosts = scaling.measured[0].hosts is not None
+    for heading in ("hosts", *headings) if has_hosts else headings:
         table.add_column(heading, justify="right")
     for row in scaling.measured:
         table.add_row(
+            *([str(row.hosts)] if has_hosts else []),
             str(row.workers),
             f"{row.speed:,.0f}",
             f"{scaling.speed_up(row):.2f}",
@@ -81,7 +96,7 @@ def _show(scaling: Scaling, output: Path) -> None:
     screen.print(table)
     last, best = scaling.measured[-1], scaling.recommended
     screen.print(f"\n{scaling.serial_fraction:.0%} of an iteration is serial: more workers do not shorten it")
-    screen.print(f"recommended: {_workers(best.workers)} ({scaling.efficiency(best):.0%} efficient)")
+    screen.print(f"recommended: {_what(best)} ({scaling.efficiency(best):.0%} efficient)")
     gain = scaling.gain_of_doubling(last)
     screen.print(
         f"{2 * max(1, last.workers)} workers would be {gain:.2f} times as fast as {last.workers}, by the law"

@@ -43,7 +43,7 @@ def ray_for(
             _require_free(num_cpus, num_gpus, "the Ray in use")
         yield
     elif address := os.environ.get(ADDRESS_VARIABLE):
-        with _joined(address, show_worker_output):
+        with joined(address, show_worker_output=show_worker_output):
             _require_free(num_cpus, num_gpus, f"the Ray at {address} (from {ADDRESS_VARIABLE})")
             yield
     else:
@@ -55,7 +55,12 @@ def ray_for(
 
 
 @contextmanager
-def _joined(address: str, show_worker_output: bool) -> Iterator[None]:
+def joined(address: str, *, show_worker_output: bool) -> Iterator[None]:
+    """Use the Ray at an address.
+
+    Raises:
+        ClusterError: if there is none.
+    """
     import ray
 
     try:

@@ -15,7 +15,7 @@ WORTHWHILE = 0.7
 
 @dataclass(frozen=True)
 class Measured:
-    """What training with a number of workers took, per iteration: medians, in seconds."""
+    """What training with a number of workers took, per iteration: medians, in seconds; `hosts` if these vary."""
 
     workers: int
     steps: float
@@ -23,6 +23,7 @@ class Measured:
     sample: float
     learn: float
     wait: float
+    hosts: int | None = None
 
     @property
     def speed(self) -> float:
@@ -90,6 +91,7 @@ class Scaling:
             "rows": [
                 {
                     "workers": row.workers,
+                    **({} if row.hosts is None else {"hosts": row.hosts}),
                     "steps_per_second": round(row.speed, 1),
                     "speed_up": round(self.speed_up(row), 3),
                     "efficiency": round(self.efficiency(row), 3),

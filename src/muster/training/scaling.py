@@ -7,8 +7,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from muster.clusters.hosts import cluster_hosts, reserved
+from muster.errors import InputError
 from muster.experiment import LoadedExperiment
 from muster.reports.scaling import Measured
 from muster.training.listening import Silence
@@ -30,14 +33,40 @@ def measure_scaling(
     Raises:
         MusterError: whatever training raises.
     """
-    groups = max(loaded.experiment.resources.env_groups, *workers)
-    if groups != loaded.experiment.resources.env_groups:
-        loaded = loaded.replace("resources.env_groups", groups, "the most of --workers")
+    loaded = _with_groups_for(loaded, max(workers))
     found = []
     for number in workers:
         found.append(_measure(loaded, number, seconds))
         tell(found[-1])
     return found
+
+
+def measure_hosts(
+    loaded: LoadedExperiment, numbers: Sequence[int], seconds: float, tell: Callable[[Measured], None]
+) -> list[Measured]:
+    """The same with a worker on every CPU of so many hosts of a cluster, the others left idle.
+
+    Raises:
+        InputError: if there is no cluster, or it has fewer hosts.
+        MusterError: whatever training raises.
+    """
+    with cluster_hosts() as hosts:
+        if max(numbers) > len(hosts):
+            raise InputError(f"--nodes: {max(numbers)} hosts were asked for, but the cluster has {len(hosts)}")
+        workers = [sum(host.cpus for host in hosts[:number]) for number in numbers]
+        loaded = _with_groups_for(loaded, max(workers))
+        found = []
+        for number, count in zip(numbers, workers, strict=True):
+            with reserved(hosts[number:]):
+                found.append(replace(_measure(loaded, count, seconds), hosts=number))
+            tell(found[-1])
+    return found
+
+
+def _with_groups_for(loaded: LoadedExperiment, workers: int) -> LoadedExperiment:
+    if workers <= loaded.experiment.resources.env_groups:
+        return loaded
+    return loaded.replace("resources.env_groups", workers, "the most workers that are measured")
 
 
 def _measure(loaded: LoadedExperiment, workers: int, seconds: float) -> Measured:
