@@ -18,6 +18,10 @@ $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,mpi,onnx,rllib,sweep,torch,video]'
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
 demo: $(VENV)/.base  ## install, train CartPole until it is solved, and say what to try next
 	$(BIN)/muster train CartPole-v1 --name demo --runs-dir runs --resume
 	$(BIN)/muster evaluate demo --runs-dir runs
@@ -52,7 +56,7 @@ lab: $(VENV)/.dev lab-packages  ## make a small cluster on this machine and open
 	-$(BIN)/python -m tests.lab shell login
 	$(BIN)/python -m tests.lab down
 
-bench: $(VENV)/.dev  ## measure; ONLY=name for one benchmark
+bench: $(VENV)/.bench  ## measure; ONLY=name for one benchmark
 	$(BIN)/python -m benchmarks $(ONLY)
 
 clean:  ## remove the virtual environment and caches

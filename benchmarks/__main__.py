@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("learning", "rllib_learning", "worker_memory", "launch_times", "launch_faults", "throughput")
+NAMES = ("learning", "rllib_learning", "worker_memory", "launch_times", "launch_faults", "throughput", "growth")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -17,8 +17,9 @@ def main() -> None:
         sys.exit(f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(NAMES)}")
     RESULTS.mkdir(exist_ok=True)
     for name in wanted:
-        page = importlib.import_module(f"benchmarks.{name}").run()
-        (RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
+        benchmark = importlib.import_module(f"benchmarks.{name}")
+        page = benchmark.run()
+        getattr(benchmark, "PAGE", RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
         print(page)
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-MUSTER = [sys.executable, "-m", "muster"]
+from benchmarks.commands import muster
+
 HERE = Path(__file__).parent
 EXPERIMENTS = HERE / "experiments"
 RATIO = HERE.parent / "examples" / "ratio" / "ratio_rllib.toml"
@@ -83,9 +80,9 @@ def run() -> str:
 def _row(case: Case) -> str:
     name = case.title.replace(",", "").replace(" ", "-")
     common = ["--runs-dir", str(RUNS), "--json"]
-    trained = _muster("train", *case.arguments, "--name", name, "--resume", *common)
+    trained = muster("train", *case.arguments, "--name", name, "--resume", *common)
     seconds = _columns(RUNS / name)["time/total"][-1]
-    evaluated = _muster("evaluate", name, "--episodes", str(EPISODES), *common)
+    evaluated = muster("evaluate", name, "--episodes", str(EPISODES), *common)
     value = float(evaluated["return_mean"])
     reached = "runs" if case.goal is None else "yes" if value >= case.goal else "no"
     goal = "-" if case.goal is None else f"{case.goal:g}"
@@ -107,7 +104,7 @@ def _curve(engine: str, seed: int) -> dict[str, Any]:
         str(RUNS),
         "--json",
     ]
-    _muster("train", str(EXPERIMENTS / "ppo_cartpole.toml"), *arguments)
+    muster("train", str(EXPERIMENTS / "ppo_cartpole.toml"), *arguments)
     return _columns(RUNS / name)
 
 
@@ -149,12 +146,3 @@ def _plot(curves: dict[str, list[dict[str, Any]]]) -> None:
     by_steps.legend()
     figure.tight_layout()
     figure.savefig(PLOT, dpi=110)
-
-
-def _muster(*arguments: str) -> dict[str, Any]:
-    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-    done = subprocess.run(
-        [*MUSTER, *arguments], capture_output=True, text=True, check=True, cwd=HERE.parent, env=environment
-    )
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result

@@ -67,6 +67,33 @@ class Wide(gymnasium.Env[Any, Any]):
         return seen
 
 
+class Sleeping(gymnasium.Env[Any, Any]):
+    """Sleeps a while in every step, as one that waits for another machine would; episodes of a hundred steps."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (8,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, seconds: float = 1e-3) -> None:
+        self._seconds = seconds
+        self._time = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        self._time = 0
+        return self._look(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Sleep, and show the next numbers."""
+        if self._seconds:
+            time.sleep(self._seconds)
+        self._time += 1
+        return self._look(), 1.0, False, self._time >= 100, {}
+
+    def _look(self) -> Any:
+        return self.np_random.uniform(-1, 1, 8).astype(np.float32)
+
+
 def _limited(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TimeLimit(env, 500)
 
