@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 from concurrent.futures import ThreadPoolExecutor
@@ -89,8 +90,8 @@ def _classic(tables: dict[str, list[Outcome]]) -> list[str]:
         f"`make bench ONLY=learning`: `muster train examples/classic/FILE --seed S` for the seeds "
         f"{', '.join(map(str, SEEDS))}, then `muster evaluate`: deterministic, {EPISODES} episodes a seed. The "
         "first figure is the mean over seeds of the best checkpoint (by evaluations during training) and its 95 % "
-        "interval; in brackets the last checkpoint's. The deviation is that over episodes. Beside it, the figures of "
-        "RL Baselines3 Zoo for the same steps: one trained agent each, mean and deviation over episodes.",
+        "interval; in brackets the last checkpoint's. The deviation is that over episodes. Beside it, the figures "
+        "of RL Baselines3 Zoo for the same steps: one trained agent each, mean and deviation over episodes.",
         "",
         "| file | steps | muster | over episodes | the Zoo | as good |",
         "|---|---|---|---|---|---|",
@@ -114,7 +115,7 @@ def _classic(tables: dict[str, list[Outcome]]) -> list[str]:
 
 
 def _interval(values: list[float]) -> float:
-    return T_OF_95_PERCENT * statistics.stdev(values) / len(values) ** 0.5
+    return T_OF_95_PERCENT * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def _verdict(mean: float, interval: float, published: Published) -> str:

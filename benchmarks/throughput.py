@@ -21,6 +21,7 @@ from benchmarks.peers.environments import python_of
 HERE = Path(__file__).parent
 JSON_FILE = HERE / "results" / "throughput.json"
 PLOT = HERE / "results" / "throughput.png"
+CURVES = HERE / "results" / "throughput_curves.png"
 ROUNDS = 3
 LIMIT_SECONDS = 240.0
 LIMIT_STEPS = 3000
@@ -43,7 +44,11 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Contest:
-    """A workload and who takes part; with a limit, what two processes do that only step the simulator."""
+    """A workload and who takes part.
+
+    With a limit, speeds are also compared with two processes that only step the simulator. With a goal, all train
+    until they get there, or until the time is over.
+    """
 
     title: str
     workload: str
@@ -51,6 +56,7 @@ class Contest:
     iterations: int = 6
     has_limit: bool = False
     goal: float | None = None
+    seconds: float | None = None
 
 
 @dataclass
@@ -60,7 +66,7 @@ class Results:
     speeds: dict[str, list[float]] = field(default_factory=dict)
     shares: dict[str, list[float]] = field(default_factory=dict)
     first: dict[str, list[float]] = field(default_factory=dict)
-    solved: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    curves: dict[str, list[list[list[Any]]]] = field(default_factory=dict)
 
 
 OURS = Contestant("muster, 64 simulators, in process", "muster", "muster_ppo", ("--envs", "64"))
@@ -119,7 +125,12 @@ CONTESTS = (
         ),
     ),
     Contest(
-        "CartPole-v1 until the mean return is 475", "cartpole", (OURS, SB3, SINGLE), iterations=150, goal=475.0
+        "CartPole-v1 until the mean return is 475",
+        "cartpole",
+        (OURS, OURS_OVERLAP, SB3, SINGLE, TIANSHOU, TORCHRL, PUFFER, FACTORY, RLLIB),
+        iterations=1000,
+        goal=475.0,
+        seconds=30.0,
     ),
 )
 
@@ -142,7 +153,9 @@ def run() -> str:
         print("\n".join(lines[-len(contest.contestants) - 5 :]), file=sys.stderr, flush=True)
     JSON_FILE.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     _plot(figures)
-    return "\n".join([*lines, "", f"![steps a second]({PLOT.name})", ""])
+    _plot_curves(figures)
+    pictures = [f"![steps a second]({PLOT.name})", "", f"![learning CartPole]({CURVES.name})"]
+    return "\n".join([*lines, "", *pictures, ""])
 
 
 def _hold(contest: Contest) -> Results:
@@ -162,7 +175,7 @@ def _hold(contest: Contest) -> Results:
             if limits:
                 results.shares.setdefault(contestant.title, []).append(speed / statistics.mean(limits))
             if contest.goal is not None:
-                results.solved.setdefault(contestant.title, []).append((ended, last_steps))
+                results.curves.setdefault(contestant.title, []).append(entries)
     return results
 
 
@@ -175,7 +188,7 @@ def _run(contestant: Contestant, contest: Contest) -> list[list[Any]]:
     command = [str(python), str(program), contest.workload, "--iterations", str(contest.iterations)]
     command += contestant.flags
     if contest.goal is not None:
-        command += ["--goal", str(contest.goal)]
+        command += ["--goal", str(contest.goal), "--seconds", str(contest.seconds)]
     environment = {**os.environ, "BENCH_STARTED": repr(time.time()), "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
@@ -242,10 +255,23 @@ def _table(contest: Contest, results: Results) -> list[str]:
         if contest.has_limit:
             cells.append(_range(results.shares[title], "{:.2f}"))
         if contest.goal is not None:
-            cells.append(_range([seconds for seconds, _ in results.solved[title]], "{:.1f}"))
-            cells.append(_range([float(steps) for _, steps in results.solved[title]], "{:,.0f}"))
+            cells += _solved(contest, results.curves[title])
         lines.append("| " + " | ".join(cells) + " |")
     return lines
+
+
+def _solved(contest: Contest, curves: Sequence[list[list[Any]]]) -> list[str]:
+    """Return when and after how many steps the goal was reached, or how far it was when the time was over."""
+    ends = [curve[-1] for curve in curves]
+    assert contest.goal is not None
+    if any(mean is None or mean < contest.goal for _, _, mean in ends):
+        means = [mean for _, _, mean in ends if mean is not None]
+        reached = f", at {statistics.median(means):.0f}" if means else ""
+        return [f"not in {contest.seconds:g}{reached}", _range([float(steps) for _, steps, _ in ends], "{:,.0f}")]
+    return [
+        _range([seconds for seconds, _, _ in ends], "{:.1f}"),
+        _range([float(steps) for _, steps, _ in ends], "{:,.0f}"),
+    ]
 
 
 def _range(values: Sequence[float], form: str) -> str:
@@ -273,3 +299,26 @@ def _plot(figures: dict[str, Any]) -> None:
     figure.supxlabel("simulator steps a second, learning included")
     figure.tight_layout()
     figure.savefig(PLOT, dpi=110)
+
+
+def _plot_curves(figures: dict[str, Any]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    [contest] = [contest for contest in CONTESTS if contest.goal is not None]
+    figure, (by_steps, by_time) = pyplot.subplots(1, 2, figsize=(12, 4.5), sharey=True)
+    for colour, (title, curves) in zip(
+        pyplot.cm.tab10.colors, figures[contest.title]["curves"].items(), strict=False
+    ):
+        for number, curve in enumerate(curves):
+            points = [(seconds, steps, mean) for seconds, steps, mean in curve if mean is not None]
+            label = title if number == 0 else None
+            for axis, place in ((by_steps, 1), (by_time, 0)):
+                axis.plot([p[place] for p in points], [p[2] for p in points], color=colour, label=label, alpha=0.8)
+    by_steps.set(xlabel="steps", ylabel="mean return of the last 100 episodes", title=contest.title)
+    by_time.set(xlabel="seconds since the command", title="start-up included")
+    by_steps.legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(CURVES, dpi=110)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,8 @@ def main() -> None:
         settings["env.config"] = {"target": 1 / 6.931}
     if arguments.goal is not None:
         settings["stop.return"] = arguments.goal
+    if arguments.seconds < math.inf:
+        settings["stop.time"] = arguments.seconds
     experiment = settings.pop("env.id")
     with tempfile.TemporaryDirectory() as folder:
         train(experiment, overrides=settings, options=TrainOptions(runs_dir=folder), listener=Clock(peer))

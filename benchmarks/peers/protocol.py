@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -37,9 +38,11 @@ class Peer:
         parser.add_argument("--envs", type=int, default=ENVS, help="simulators in one process")
         parser.add_argument("--algorithm", default="ppo")
         parser.add_argument("--goal", type=float, help="stop when the mean return of 100 episodes gets here")
+        parser.add_argument("--seconds", type=float, default=math.inf, help="stop when so long has passed")
         self.arguments = parser.parse_args()
         self.workload: str = self.arguments.workload
         self.iterations: int = self.arguments.iterations
+        self._started = float(os.environ.get("BENCH_STARTED", time.time()))
         self._entries: list[tuple[float, int, float | None]] = []
 
     def ended(self, steps: int, mean_return: float | None = None) -> bool:
@@ -47,12 +50,12 @@ class Peer:
         self._entries.append((time.time(), steps, mean_return))
         goal = self.arguments.goal
         reached = goal is not None and mean_return is not None and mean_return >= goal
-        return reached or len(self._entries) >= self.iterations
+        is_late = time.time() - self._started > self.arguments.seconds
+        return reached or is_late or len(self._entries) >= self.iterations
 
     def report(self, **more: Any) -> None:
         """Print what was measured, as the last line."""
-        started = float(os.environ.get("BENCH_STARTED", "nan"))
-        entries = [[moment - started, steps, value] for moment, steps, value in self._entries]
+        entries = [[moment - self._started, steps, value] for moment, steps, value in self._entries]
         print(json.dumps({"entries": entries, **more}), flush=True)
 
 
