@@ -309,14 +309,14 @@ def _plot_curves(figures: dict[str, Any]) -> None:
 
     [contest] = [contest for contest in CONTESTS if contest.goal is not None]
     figure, (by_steps, by_time) = pyplot.subplots(1, 2, figsize=(12, 4.5), sharey=True)
-    for colour, (title, curves) in zip(
-        pyplot.cm.tab10.colors, figures[contest.title]["curves"].items(), strict=False
-    ):
+    for k, (title, curves) in enumerate(figures[contest.title]["curves"].items()):
         for number, curve in enumerate(curves):
             points = [(seconds, steps, mean) for seconds, steps, mean in curve if mean is not None]
             label = title if number == 0 else None
             for axis, place in ((by_steps, 1), (by_time, 0)):
-                axis.plot([p[place] for p in points], [p[2] for p in points], color=colour, label=label, alpha=0.8)
+                axis.plot(
+                    [p[place] for p in points], [p[2] for p in points], color=f"C{k}", label=label, alpha=0.8
+                )
     by_steps.set(xlabel="steps", ylabel="mean return of the last 100 episodes", title=contest.title)
     by_time.set(xlabel="seconds since the command", title="start-up included")
     by_steps.legend(fontsize=7)
