@@ -110,9 +110,8 @@ class _Look:
     """Finds in an observation what training finds."""
 
     def __init__(self, env: Any, *, bounds: bool) -> None:
-        description = describe_observations(env.observation_space)
-        self._encoder = ObservationEncoder(description)
-        self._check = ObservationCheck(description, 1, self._encoder.size, bounds=bounds)
+        self._encoder = ObservationEncoder(describe_observations(env.observation_space))
+        self._check = ObservationCheck(self._encoder, 1, bounds=bounds)
 
     def __call__(self, observation: Any) -> None:
         row = np.zeros(self._encoder.size, np.float32)

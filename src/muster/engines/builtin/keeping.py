@@ -44,9 +44,7 @@ class SimulatorKeeper:
         self.journal = Journal(
             journal_path(journals, index), count, distribution.action_size, distribution.action_dtype
         )
-        self.check = ObservationCheck(
-            settings.observations, count, self._encoder.size, bounds=settings.check_bounds
-        )
+        self.check = ObservationCheck(self._encoder, count, bounds=settings.check_bounds)
         self.rows = np.zeros((count, self._encoder.size), np.float32)
         self._mask_reader = MaskReader(settings.observations, settings.actions)
         self.masks = np.zeros((count, 0), bool)
