@@ -98,6 +98,19 @@ def _changed(how: str, observation: Any, reward: float, terminated: bool, trunca
     }.get(how)
 
 
+class Steered(Misbehaving):
+    """Takes a number for its action, and says which when it fails."""
+
+    def __init__(self) -> None:
+        super().__init__("not")
+        self.action_space = spaces.Box(-2, 2, (1,))
+
+    def step(self, action: Any) -> Any:
+        if self.fails and self.steps == FAILS_AT:
+            raise RuntimeError(f"the rudder broke at {action[0]!r}")
+        return super().step(int(action[0] > 0))
+
+
 class Unreliable(Misbehaving):
     """Misbehaves once in 500 steps at random, in one of six ways."""
 

@@ -158,6 +158,47 @@ def test_a_replay_fails_in_the_same_way(how: str, tmp_path: Path) -> None:
         lines.extend(replay(read_recorded(path)))
 
 
+@pytest.mark.parametrize("bounds", ["clip", "squash"])
+def test_a_replay_gives_the_same_numbers_for_actions(bounds: str, tmp_path: Path) -> None:
+    settings = {**overrides("not", 0), "env.config": {}, "algorithm.action_bounds": bounds, "stop.iterations": 1}
+    train("tests.misbehaving:Steered", overrides=settings, options=TrainOptions(runs_dir=tmp_path))
+    with pytest.raises(SimulatorError, match=r"the rudder broke at .* \(the same failure again\)"):
+        list(replay(read_recorded(tmp_path / "run" / "failures" / "0001.json")))
+
+
+@pytest.mark.parametrize("how", ["raise", "reset", "infinite reward", "wrong shape", "four values"])
+def test_a_failure_of_an_evaluation_is_recorded_and_repeats(how: str, tmp_path: Path) -> None:
+    result, heard = run(how, 0, tmp_path, evaluation__every=1, evaluation__episodes=30)
+    assert result.state == "finished"
+    paths = sorted((tmp_path / "run" / "failures").glob("*.json"))
+    files = {
+        path: values for path, values in zip(paths, recorded(tmp_path), strict=True) if values["group"] is None
+    }
+    assert len(files) == 3
+    assert int(read_metrics(tmp_path / "run" / "metrics.csv")[-1]["failures/simulator"]) == len(paths) - 1
+    path, values = next(iter(files.items()))
+    place = f"episode {values['episode']}, seed {values['seed']}, step {values['step']})"
+    assert [error for error, _ in heard.failures if f": {place}\n    muster play --replay {path}" in error]
+    with pytest.raises(SimulatorError, match="the same failure again"):
+        list(replay(read_recorded(path)))
+
+
+def test_a_failure_of_the_command_evaluate_is_recorded_and_repeats(tmp_path: Path) -> None:
+    run("raise", 0, tmp_path / "runs", env__config={"how": "raise", "every": 2**31})
+    experiment = tmp_path / "runs" / "run" / "experiment.toml"
+    experiment.write_text(experiment.read_text().replace(str(2**31), "5"))
+    done = muster("evaluate", "run", "--episodes", "30", cwd=tmp_path)
+    assert done.returncode == 3
+    (path,) = (tmp_path / "runs" / "run" / "failures").glob("*.json")
+    values = json.loads(path.read_text())
+    assert values["step"] == FAILS_AT == len(values["actions"]) - 1
+    assert f"seed {values['seed']}, step {FAILS_AT})\n    muster play --replay runs/run/failures/" in done.stderr
+    assert 'raise RuntimeError("the pump broke")' in done.stderr
+    again = muster("play", "--replay", path, cwd=tmp_path)
+    assert again.returncode == 3
+    assert "RuntimeError: the pump broke (the same failure again)" in again.stderr
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("how", "code"), [("os._exit", 7), ("segfault", -11), ("hang", 3)])
 def test_a_replay_repeats_what_ended_a_worker(

@@ -28,25 +28,24 @@ class SimulatorFailure:
     """One failure of the user's simulator: where, when, its own traceback, and what repeats it.
 
     `step` counts the steps done before; `index` is the simulator's number in the run; `actions` are rows of the
-    policy's choices, the one that failed last, or None if they are not known.
+    policy's choices, the one that failed last, or None if they are not known. A simulator beside those that are
+    trained in has neither group nor number, and `actions` are its own, made plain.
     """
 
-    group: int
-    env: int
+    group: int | None
+    env: int | None
     episode: int
     seed: int
     step: int
     error: str
     traceback: str
     call: str = "step"
-    index: int = 0
+    index: int | None = 0
     actions: list[Any] | None = None
 
     def __str__(self) -> str:
-        return (
-            f"{self.error} (in {self.call}: group {self.group}, simulator {self.env}, episode {self.episode}, "
-            f"seed {self.seed}, step {self.step})"
-        )
+        place = "" if self.group is None else f"group {self.group}, simulator {self.env}, "
+        return f"{self.error} (in {self.call}: {place}episode {self.episode}, seed {self.seed}, step {self.step})"
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,40 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from muster.engines.engine import SimulatorFailure
+from muster.errors import SimulatorError, StorageError
+from muster.experiment.schema import Experiment
 from muster.runs.events import EventLog
+from muster.runs.folder import RunFolder
 from muster.simulators.building import Simulator
 from muster.training.listening import Listener
 
 SUDDEN_DEATH = "ProcessDied: the process before this one ended here, by the simulator's doing or a kill"
 
 
-def record_failures(
-    failures: Sequence[SimulatorFailure], simulator: Simulator, events: EventLog, listener: Listener
-) -> None:
-    """Write a file for each failure, with all that repeats it, and tell whoever watches."""
-    for failure in failures:
-        file = events.add_failure({**asdict(failure), "simulator": asdict(simulator)})
-        listener.failed(f"{failure}\n    muster play --replay {file}", failure.traceback)
+class FailureRecord:
+    """Writes a file for each failure into a run's folder, with all that repeats it."""
+
+    def __init__(self, experiment: Experiment, simulator: Simulator, folder: RunFolder) -> None:
+        self._events = EventLog(folder)
+        self._rest = {
+            "simulator": asdict(simulator),
+            "squash": getattr(experiment.algorithm, "action_bounds", None) == "squash",
+        }
+
+    def add(self, failure: SimulatorFailure) -> str:
+        """Record a failure; return what it was and how to repeat it."""
+        file = self._events.add_failure({**asdict(failure), **self._rest})
+        return f"{failure}\n    muster play --replay {file}"
+
+    def explained(self, error: SimulatorError) -> SimulatorError:
+        """Record the failure that an error carries, if the folder takes it; return the error that tells so too."""
+        try:
+            told = "\n".join(self.add(failure) for failure in error.failures)
+        except StorageError:
+            return error
+        return SimulatorError(f"the simulator failed: {told}\n\n{error.failures[-1].traceback}")
+
+    def add_all(self, failures: Sequence[SimulatorFailure], listener: Listener) -> None:
+        """Record failures, and tell of each."""
+        for failure in failures:
+            listener.failed(self.add(failure), failure.traceback)
