@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from muster import train
@@ -15,9 +16,10 @@ from muster.errors import SimulatorError
 from muster.runs.metrics import read_metrics
 from muster.training import TrainOptions, TrainResult
 from muster.training.listening import Silence
+from muster.training.progress import Progress
 from muster.training.replaying import read_recorded, replay
 from tests.commands import last_json, muster, start_muster
-from tests.misbehaving import FAILS_AT, LINE, Misbehaving
+from tests.misbehaving import FAILS_AT, LINE, Heeded, Misbehaving
 
 RAISED = {
     "raise": "RuntimeError: the pump broke (in step: group ",
@@ -110,6 +112,44 @@ def test_the_simulator_is_rebuilt_and_the_run_goes_on(
     result, heard = run(how, workers, tmp_path)
     assert (result.state, result.steps) == ("finished", 480)
     check(how, RAISED[how], tmp_path, heard)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_failure_is_told_before_the_iteration_ends(
+    workers: int, tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    file = tmp_path / "heard"
+
+    class Maker(Heard):
+        def failed(self, error: str, traceback: str) -> None:
+            super().failed(error, traceback)
+            file.touch()
+
+    settings = {**overrides("raise", workers), "env.config": {"heard": str(file)}}
+    heard, options = Maker(), TrainOptions(runs_dir=tmp_path)
+    Heeded.has_failed = False
+    train("tests.misbehaving:Heeded", overrides=settings, options=options, listener=heard)
+    check("raise", RAISED["raise"], tmp_path, heard)
+
+
+def test_failures_of_a_worker_that_is_lost_later_are_not_counted_again(
+    tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    class Killer(Heard):
+        def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+            if progress.iteration == 1:
+                for child in psutil.Process().children(recursive=True):
+                    if child.name().startswith("ray::Worker"):
+                        child.kill()
+
+    heard, options = Killer(), TrainOptions(runs_dir=tmp_path)
+    settings = {**overrides("raise", 2), "env.config": {"how": "raise", "every": 4}}
+    train("tests.misbehaving:Misbehaving", overrides=settings, options=options, listener=heard)
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert int(rows[0]["failures/simulator"]) > 0
+    assert rows[-1]["failures/worker"] == "2"
+    episodes = [(file["group"], file["env"], file["episode"]) for file in recorded(tmp_path)]
+    assert len(set(episodes)) == len(episodes) == len(heard.failures)
 
 
 @pytest.mark.parametrize("how", PROCESS_ENDED)

@@ -19,6 +19,10 @@ MAX_LOSSES_IN_A_ROW = 3
 REWARD_CLIP = 10.0
 
 
+Tell = Callable[["SimulatorFailure"], None]
+"""Is told of failures as they happen."""
+
+
 class SamplingAbandonedError(Exception):
     """Sampling was given up in the middle, because the run must save now."""
 
@@ -75,8 +79,10 @@ class Engine(Protocol):
     def metric_names(self) -> tuple[str, ...]:
         """The columns that the algorithm adds to the record."""
 
-    def iterate(self, fraction_done: float, interrupted: Callable[[], bool]) -> Iteration:
+    def iterate(self, fraction_done: float, interrupted: Callable[[], bool], tell: Tell) -> Iteration:
         """Sample and learn; the state to be saved changes only if all of it succeeds.
+
+        Failures that can be told before it ends are told then, and returned as all others are.
 
         Raises:
             SimulatorError, SamplingAbandonedError, NonFiniteUpdateError: the state is as it was before.

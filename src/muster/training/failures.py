@@ -21,6 +21,7 @@ class FailureRecord:
 
     def __init__(self, experiment: Experiment, simulator: Simulator, folder: RunFolder) -> None:
         self._events = EventLog(folder)
+        self._told: set[tuple[object, ...]] = set()
         self._rest = {
             "simulator": asdict(simulator),
             "squash": getattr(experiment.algorithm, "action_bounds", None) == "squash",
@@ -39,7 +40,19 @@ class FailureRecord:
             return error
         return SimulatorError(f"the simulator failed: {told}\n\n{error.failures[-1].traceback}")
 
+    def tell(self, failure: SimulatorFailure, listener: Listener) -> None:
+        """Record a failure that will come again when its iteration ends, and tell of it."""
+        self._told.add(_identity(failure))
+        listener.failed(self.add(failure), failure.traceback)
+
     def add_all(self, failures: Sequence[SimulatorFailure], listener: Listener) -> None:
-        """Record failures, and tell of each."""
+        """Record failures, and tell of each, unless that was done when it happened."""
         for failure in failures:
-            listener.failed(self.add(failure), failure.traceback)
+            if _identity(failure) in self._told:
+                self._told.remove(_identity(failure))
+            else:
+                listener.failed(self.add(failure), failure.traceback)
+
+
+def _identity(failure: SimulatorFailure) -> tuple[object, ...]:
+    return failure.group, failure.env, failure.episode, failure.call

@@ -90,7 +90,7 @@ class Loop:
         started = time.monotonic()
         stop = self._experiment.stop
         try:
-            iteration = self._engine.iterate(fraction_done(stop, self.progress), watch.must_abandon)
+            iteration = self._engine.iterate(fraction_done(stop, self.progress), watch.must_abandon, self._tell)
         except SamplingAbandonedError:
             self._events.add("iteration abandoned", iteration=self.progress.iteration + 1)
             self._save(watch, simulators=False)
@@ -130,6 +130,9 @@ class Loop:
                 f"the simulator failed {progress.simulator_failures} times, more than env.max_failures = "
                 f"{self._experiment.env.max_failures}; the last time: {last}\n\n{last.traceback}"
             )
+
+    def _tell(self, failure: SimulatorFailure) -> None:
+        self._failures.tell(failure, self._listener)
 
     def _report_failures(self, failures: list[SimulatorFailure]) -> None:
         self._failures.add_all(failures, self._listener)

@@ -21,7 +21,7 @@ from muster.engines.builtin.advantages import advantages
 from muster.engines.builtin.keeping import SimulatorKeeper
 from muster.engines.builtin.modelling import ModelSettings
 from muster.engines.builtin.networks import Networks
-from muster.engines.engine import REWARD_CLIP, SamplingAbandonedError, SimulatorFailure
+from muster.engines.engine import REWARD_CLIP, SamplingAbandonedError, SimulatorFailure, Tell
 from muster.engines.failing import FAILURES
 from muster.engines.journal import Call, UnderWay, call_code
 from muster.engines.moments import Moments
@@ -150,6 +150,10 @@ class EnvGroup:
     def under_way(self) -> UnderWay | None:
         """Return the call of a simulator that is under way; may be asked by another thread."""
         return self._keeper.journal.under_way()
+
+    def tell_of_failures(self, tell: Tell) -> None:
+        """From now on tell of failures when they happen; of those not yet returned, now."""
+        self._keeper.tell_of_failures(tell)
 
     def sample(self, weights: Weights, interrupted: Callable[[], bool] = lambda: False) -> Fragment:
         """Step all simulators for the length of a fragment.
