@@ -78,6 +78,7 @@ def test_a_part_that_is_not_finite_is_named_before_one_that_is_outside() -> None
         ),
         ("heat", [0, {}, 0], r"^observation\['pumps'\]\[1\]\['heat'\] has dtype object, expected numbers: float"),
         ("heat", [0, [1], 0], r"^observation\['pumps'\]\[1\]\['heat'\] is no array: setting an array element"),
+        ("camera", 0.5, r"^observation\['camera'\] has dtype float64, its space says uint8"),
         ("mode", 0.5, r"^observation\['mode'\] has dtype float64, expected whole numbers"),
         ("mode", "on", r"^observation\['mode'\] has dtype <U2, expected whole numbers"),
         ("mode", 3, r"^observation\['mode'\] \[3\] lies outside its space: \[0\] to \[2\]"),

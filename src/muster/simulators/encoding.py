@@ -50,6 +50,11 @@ class ObservationEncoder:
         ]
 
     @property
+    def is_all_pixels(self) -> bool:
+        """Whether there is nothing but images."""
+        return all(leaf.description["kind"] == "image" for _, leaf, _ in self._parts)
+
+    @property
     def parts(self) -> list[tuple[str, Description, slice]]:
         """The parts that have no parts: each with its name, as messages have it, and its place in a row."""
         return [(leaf.name, leaf.description, place) for _, leaf, place in self._parts]
@@ -93,7 +98,10 @@ class _Pixels(_Numbers):
     """An image, from 0 to 1."""
 
     def encode_into(self, row: Row, observation: Any) -> None:
-        super().encode_into(row, observation)
+        pixels = _as_array(observation, self.name)
+        if pixels.dtype.kind not in "iu":
+            raise ValueError(f"{self.name} has dtype {pixels.dtype}, its space says uint8")
+        super().encode_into(row, pixels)
         row /= BRIGHTEST
 
 
