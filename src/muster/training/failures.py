@@ -34,6 +34,8 @@ class FailureRecord:
 
     def explained(self, error: SimulatorError) -> SimulatorError:
         """Record the failure that an error carries, if the folder takes it; return the error that tells so too."""
+        if not error.failures:
+            return error
         try:
             told = "\n".join(self.add(failure) for failure in error.failures)
         except StorageError:
