@@ -98,6 +98,38 @@ def _changed(how: str, observation: Any, reward: float, terminated: bool, trunca
     }.get(how)
 
 
+class Heeded(Misbehaving):
+    """Fails, and then waits until that is known: for a file that whoever hears of it makes."""
+
+    has_failed = False
+
+    def __init__(self, heard: str) -> None:
+        super().__init__("raise")
+        self.heard = Path(heard)
+
+    def step(self, action: Any) -> Any:
+        give_up = time.monotonic() + 20
+        while type(self).has_failed and not self.heard.exists():
+            if time.monotonic() > give_up:
+                raise TimeoutError("nobody has heard of it")
+            time.sleep(0.05)
+        type(self).has_failed = self.fails and self.steps == FAILS_AT
+        return super().step(action)
+
+
+class Steered(Misbehaving):
+    """Takes a number for its action, and says which when it fails."""
+
+    def __init__(self) -> None:
+        super().__init__("not")
+        self.action_space = spaces.Box(-2, 2, (1,))
+
+    def step(self, action: Any) -> Any:
+        if self.fails and self.steps == FAILS_AT:
+            raise RuntimeError(f"the rudder broke at {action[0]!r}")
+        return super().step(int(action[0] > 0))
+
+
 class Unreliable(Misbehaving):
     """Misbehaves once in 500 steps at random, in one of six ways."""
 

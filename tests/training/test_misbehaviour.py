@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from muster import train
@@ -15,9 +16,10 @@ from muster.errors import SimulatorError
 from muster.runs.metrics import read_metrics
 from muster.training import TrainOptions, TrainResult
 from muster.training.listening import Silence
+from muster.training.progress import Progress
 from muster.training.replaying import read_recorded, replay
 from tests.commands import last_json, muster, start_muster
-from tests.misbehaving import FAILS_AT, LINE, Misbehaving
+from tests.misbehaving import FAILS_AT, LINE, Heeded, Misbehaving
 
 RAISED = {
     "raise": "RuntimeError: the pump broke (in step: group ",
@@ -112,6 +114,44 @@ def test_the_simulator_is_rebuilt_and_the_run_goes_on(
     check(how, RAISED[how], tmp_path, heard)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_failure_is_told_before_the_iteration_ends(
+    workers: int, tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    file = tmp_path / "heard"
+
+    class Maker(Heard):
+        def failed(self, error: str, traceback: str) -> None:
+            super().failed(error, traceback)
+            file.touch()
+
+    settings = {**overrides("raise", workers), "env.config": {"heard": str(file)}}
+    heard, options = Maker(), TrainOptions(runs_dir=tmp_path)
+    Heeded.has_failed = False
+    train("tests.misbehaving:Heeded", overrides=settings, options=options, listener=heard)
+    check("raise", RAISED["raise"], tmp_path, heard)
+
+
+def test_failures_of_a_worker_that_is_lost_later_are_not_counted_again(
+    tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    class Killer(Heard):
+        def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+            if progress.iteration == 1:
+                for child in psutil.Process().children(recursive=True):
+                    if child.name().startswith("ray::Worker"):
+                        child.kill()
+
+    heard, options = Killer(), TrainOptions(runs_dir=tmp_path)
+    settings = {**overrides("raise", 2), "env.config": {"how": "raise", "every": 4}}
+    train("tests.misbehaving:Misbehaving", overrides=settings, options=options, listener=heard)
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert int(rows[0]["failures/simulator"]) > 0
+    assert rows[-1]["failures/worker"] == "2"
+    episodes = [(file["group"], file["env"], file["episode"]) for file in recorded(tmp_path)]
+    assert len(set(episodes)) == len(episodes) == len(heard.failures)
+
+
 @pytest.mark.parametrize("how", PROCESS_ENDED)
 def test_a_worker_that_the_simulator_ends_is_replaced(how: str, tmp_path: Path, ray_with_four_cpus: None) -> None:
     result, heard = run(how, 2, tmp_path)
@@ -156,6 +196,47 @@ def test_a_replay_fails_in_the_same_way(how: str, tmp_path: Path) -> None:
     lines: list[str] = []
     with pytest.raises(SimulatorError, match="the same failure again"):
         lines.extend(replay(read_recorded(path)))
+
+
+@pytest.mark.parametrize("bounds", ["clip", "squash"])
+def test_a_replay_gives_the_same_numbers_for_actions(bounds: str, tmp_path: Path) -> None:
+    settings = {**overrides("not", 0), "env.config": {}, "algorithm.action_bounds": bounds, "stop.iterations": 1}
+    train("tests.misbehaving:Steered", overrides=settings, options=TrainOptions(runs_dir=tmp_path))
+    with pytest.raises(SimulatorError, match=r"the rudder broke at .* \(the same failure again\)"):
+        list(replay(read_recorded(tmp_path / "run" / "failures" / "0001.json")))
+
+
+@pytest.mark.parametrize("how", ["raise", "reset", "infinite reward", "wrong shape", "four values"])
+def test_a_failure_of_an_evaluation_is_recorded_and_repeats(how: str, tmp_path: Path) -> None:
+    result, heard = run(how, 0, tmp_path, evaluation__every=1, evaluation__episodes=30)
+    assert result.state == "finished"
+    paths = sorted((tmp_path / "run" / "failures").glob("*.json"))
+    files = {
+        path: values for path, values in zip(paths, recorded(tmp_path), strict=True) if values["group"] is None
+    }
+    assert len(files) == 3
+    assert int(read_metrics(tmp_path / "run" / "metrics.csv")[-1]["failures/simulator"]) == len(paths) - 1
+    path, values = next(iter(files.items()))
+    place = f"episode {values['episode']}, seed {values['seed']}, step {values['step']})"
+    assert [error for error, _ in heard.failures if f": {place}\n    muster play --replay {path}" in error]
+    with pytest.raises(SimulatorError, match="the same failure again"):
+        list(replay(read_recorded(path)))
+
+
+def test_a_failure_of_the_command_evaluate_is_recorded_and_repeats(tmp_path: Path) -> None:
+    run("raise", 0, tmp_path / "runs", env__config={"how": "raise", "every": 2**31})
+    experiment = tmp_path / "runs" / "run" / "experiment.toml"
+    experiment.write_text(experiment.read_text().replace(str(2**31), "5"))
+    done = muster("evaluate", "run", "--episodes", "30", cwd=tmp_path)
+    assert done.returncode == 3
+    (path,) = (tmp_path / "runs" / "run" / "failures").glob("*.json")
+    values = json.loads(path.read_text())
+    assert values["step"] == FAILS_AT == len(values["actions"]) - 1
+    assert f"seed {values['seed']}, step {FAILS_AT})\n    muster play --replay runs/run/failures/" in done.stderr
+    assert 'raise RuntimeError("the pump broke")' in done.stderr
+    again = muster("play", "--replay", path, cwd=tmp_path)
+    assert again.returncode == 3
+    assert "RuntimeError: the pump broke (the same failure again)" in again.stderr
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import typer
 
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir
 from muster.cli.screen import console, figure, print_json
+from muster.errors import SimulatorError
 from muster.experiment.loading import load_experiment
 from muster.runs.finding import find_checkpoint
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -28,17 +29,22 @@ def evaluate(
     """Let a run's best policy act for some episodes and print its mean return."""
     from muster.policies import load_policy
     from muster.training.evaluation import evaluate
+    from muster.training.failures import FailureRecord
     from muster.training.preparation import simulator_of
 
     folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir))
     experiment = load_experiment(folder.experiment).experiment
-    result = evaluate(
-        load_policy(path),
-        simulator_of(experiment),
-        episodes,
-        experiment.seed if seed is None else seed,
-        deterministic=not stochastic,
-    )
+    simulator = simulator_of(experiment)
+    try:
+        result = evaluate(
+            load_policy(path),
+            simulator,
+            episodes,
+            experiment.seed if seed is None else seed,
+            deterministic=not stochastic,
+        )
+    except SimulatorError as error:
+        raise FailureRecord(experiment, simulator, folder).explained(error) from None
     if as_json:
         print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(result)})
         return

@@ -19,6 +19,10 @@ MAX_LOSSES_IN_A_ROW = 3
 REWARD_CLIP = 10.0
 
 
+Tell = Callable[["SimulatorFailure"], None]
+"""Is told of failures as they happen."""
+
+
 class SamplingAbandonedError(Exception):
     """Sampling was given up in the middle, because the run must save now."""
 
@@ -28,25 +32,24 @@ class SimulatorFailure:
     """One failure of the user's simulator: where, when, its own traceback, and what repeats it.
 
     `step` counts the steps done before; `index` is the simulator's number in the run; `actions` are rows of the
-    policy's choices, the one that failed last, or None if they are not known.
+    policy's choices, the one that failed last, or None if they are not known. A simulator beside those that are
+    trained in has neither group nor number, and `actions` are its own, made plain.
     """
 
-    group: int
-    env: int
+    group: int | None
+    env: int | None
     episode: int
     seed: int
     step: int
     error: str
     traceback: str
     call: str = "step"
-    index: int = 0
+    index: int | None = 0
     actions: list[Any] | None = None
 
     def __str__(self) -> str:
-        return (
-            f"{self.error} (in {self.call}: group {self.group}, simulator {self.env}, episode {self.episode}, "
-            f"seed {self.seed}, step {self.step})"
-        )
+        place = "" if self.group is None else f"group {self.group}, simulator {self.env}, "
+        return f"{self.error} (in {self.call}: {place}episode {self.episode}, seed {self.seed}, step {self.step})"
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,10 @@ class Engine(Protocol):
     def metric_names(self) -> tuple[str, ...]:
         """The columns that the algorithm adds to the record."""
 
-    def iterate(self, fraction_done: float, interrupted: Callable[[], bool]) -> Iteration:
+    def iterate(self, fraction_done: float, interrupted: Callable[[], bool], tell: Tell) -> Iteration:
         """Sample and learn; the state to be saved changes only if all of it succeeds.
+
+        Failures that can be told before it ends are told then, and returned as all others are.
 
         Raises:
             SimulatorError, SamplingAbandonedError, NonFiniteUpdateError: the state is as it was before.

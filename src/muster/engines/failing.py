@@ -16,11 +16,11 @@ FAILURES = (Exception, SystemExit)
 
 @dataclass(frozen=True)
 class Place:
-    """Where and when a simulator failed."""
+    """Where and when a simulator failed; one beside those that are trained in has no group and no number."""
 
-    group: int
-    env: int
-    index: int
+    group: int | None
+    env: int | None
+    index: int | None
     episode: int
     seed: int
     step: int

@@ -25,9 +25,20 @@ class EventLog:
         """Record a failure of the simulator in a file of its own; return the file."""
         with explained(self._folder.failures):
             self._folder.failures.mkdir(exist_ok=True)
-            number = sum(1 for _ in self._folder.failures.glob("*.json")) + 1
-            name = f"{number:04d}.json"
-            file = self._folder.failures / name
+            file = _new_file(self._folder.failures)
             write_json(file, details)
-        self.add("simulator failed", file=f"failures/{name}", error=details["error"])
+        self.add("simulator failed", file=f"failures/{file.name}", error=details["error"])
+        return file
+
+
+def _new_file(folder: Path) -> Path:
+    """Make the next file of a folder; a run and its evaluation may both be at it."""
+    number = sum(1 for _ in folder.glob("*.json"))
+    while True:
+        number += 1
+        file = folder / f"{number:04d}.json"
+        try:
+            file.touch(exist_ok=False)
+        except FileExistsError:
+            continue
         return file

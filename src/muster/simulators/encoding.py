@@ -12,7 +12,7 @@ from muster.simulators.describing import Description, Keys, leaves
 
 Row = NDArray[np.float32]
 
-_BRIGHTEST = np.float32(255)
+BRIGHTEST = np.float32(255)
 
 
 class ObservationEncoder:
@@ -50,6 +50,16 @@ class ObservationEncoder:
         ]
 
     @property
+    def is_all_pixels(self) -> bool:
+        """Whether there is nothing but images."""
+        return all(leaf.description["kind"] == "image" for _, leaf, _ in self._parts)
+
+    @property
+    def parts(self) -> list[tuple[str, Description, slice]]:
+        """The parts that have no parts: each with its name, as messages have it, and its place in a row."""
+        return [(leaf.name, leaf.description, place) for _, leaf, place in self._parts]
+
+    @property
     def scalable(self) -> NDArray[np.bool_]:
         """Which entries of a row are measurements that may be normalised, rather than choices or pixels."""
         kinds = [np.full(leaf.size, leaf.description["kind"] == "box") for _, leaf, _ in self._parts]
@@ -75,18 +85,24 @@ class _Numbers:
         self.size = int(np.prod(self._shape))
 
     def encode_into(self, row: Row, observation: Any) -> None:
-        observation = np.asarray(observation)
-        if observation.shape != self._shape:
-            raise ValueError(f"{self.name} has shape {observation.shape}, its space says {self._shape}")
-        row[:] = observation.reshape(-1)
+        numbers = _as_array(observation, self.name)
+        if numbers.shape != self._shape:
+            raise ValueError(f"{self.name} has shape {numbers.shape}, its space says {self._shape}")
+        try:
+            row[:] = numbers.reshape(-1)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.name} has dtype {numbers.dtype}, expected numbers: {error}") from None
 
 
 class _Pixels(_Numbers):
     """An image, from 0 to 1."""
 
     def encode_into(self, row: Row, observation: Any) -> None:
-        super().encode_into(row, observation)
-        row /= _BRIGHTEST
+        pixels = _as_array(observation, self.name)
+        if pixels.dtype.kind not in "iu":
+            raise ValueError(f"{self.name} has dtype {pixels.dtype}, its space says uint8")
+        super().encode_into(row, pixels)
+        row /= BRIGHTEST
 
 
 class _Choices:
@@ -101,9 +117,11 @@ class _Choices:
         self.size = int(self._sizes.sum())
 
     def encode_into(self, row: Row, observation: Any) -> None:
-        choices = np.asarray(observation)
+        choices = _as_array(observation, self.name)
         if choices.shape != self._shape:
             raise ValueError(f"{self.name} has shape {choices.shape}, its space says {self._shape}")
+        if choices.dtype.kind not in "iub":
+            raise ValueError(f"{self.name} has dtype {choices.dtype}, expected whole numbers")
         choices = choices.reshape(-1)
         relative = choices - self._start
         if (relative < 0).any() or (relative >= self._sizes).any():
@@ -117,6 +135,13 @@ class _Choices:
 
 
 _Leaf = _Numbers | _Choices
+
+
+def _as_array(observation: Any, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(observation)
+    except ValueError as error:
+        raise ValueError(f"{name} is no array: {error}") from None
 
 
 def _encoder_of(leaf: Description, name: str) -> _Leaf:

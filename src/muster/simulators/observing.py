@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.simulators.describing import Description
+from muster.simulators.encoding import BRIGHTEST, ObservationEncoder
 
 Array = NDArray[Any]
 
@@ -22,22 +23,18 @@ class ObservationCheck:
     with what was clipped finds all three. Bounds are taken with a margin for rounding to float32.
     """
 
-    def __init__(self, observations: Description, num_rows: int, size: int, *, bounds: bool) -> None:
-        self._low = np.full(size, -_LARGEST, np.float32)
-        self._high = np.full(size, _LARGEST, np.float32)
+    def __init__(self, encoder: ObservationEncoder, num_rows: int, *, bounds: bool) -> None:
+        self._parts = encoder.parts
+        self._low = np.full(encoder.size, -_LARGEST, np.float32)
+        self._high = np.full(encoder.size, _LARGEST, np.float32)
         if bounds:
-            self._take_bounds(observations)
+            for _, leaf, place in self._parts:
+                low, high = _bounds(leaf)
+                self._low[place] = _within_float32(low - _ROUNDING * np.maximum(1.0, np.abs(low)))
+                self._high[place] = _within_float32(high + _ROUNDING * np.maximum(1.0, np.abs(high)))
         self._all_low, self._all_high = (np.tile(end, (num_rows, 1)) for end in (self._low, self._high))
-        self._clipped, self._clipped_row = np.empty((num_rows, size), np.float32), np.empty(size, np.float32)
-
-    def _take_bounds(self, observations: Description) -> None:
-        if observations["kind"] == "multi_binary":
-            self._low[:], self._high[:] = 0.0, 1.0
-        elif observations["kind"] == "box":
-            for target, sign in ((self._low, -1), (self._high, 1)):
-                given = np.array(observations["low" if sign < 0 else "high"], dtype=float)
-                loosened = given + sign * _ROUNDING * np.maximum(1.0, np.abs(given))
-                target[:] = np.where(np.isfinite(given), np.clip(loosened, -_LARGEST, _LARGEST), target)
+        self._clipped = np.empty((num_rows, encoder.size), np.float32)
+        self._clipped_row = np.empty(encoder.size, np.float32)
 
     def all_good(self, rows: Array) -> bool:
         """Return whether every row, of as many as the check was made for, is good."""
@@ -50,10 +47,30 @@ class ObservationCheck:
         clipped = np.fmin(np.fmax(row, self._low, out=self._clipped_row), self._high, out=self._clipped_row)
         if clipped.tobytes() == row.tobytes() or (clipped == row).all():
             return None
-        if not np.isfinite(row).all():
-            return "observation is not finite"
-        k = int(np.flatnonzero(clipped != row)[0])
+        unlike = np.flatnonzero(clipped != row)
+        infinite = unlike[~np.isfinite(row[unlike])]
+        return self._described(row, int(infinite[0] if len(infinite) else unlike[0]))
+
+    def _described(self, row: Array, k: int) -> str:
+        """Name the part and the entry of it that is wrong, by the numbers that the simulator gave."""
+        name, leaf, place = next(part for part in self._parts if k < part[2].stop)
+        if not np.isfinite(row[k]):
+            return f"{name} is not finite"
+        entry, unit = k - place.start, BRIGHTEST if leaf["kind"] == "image" else 1.0
+        low, high = (np.broadcast_to(end, place.stop - place.start)[entry] * unit for end in _bounds(leaf))
         return (
-            f"observation lies outside its space: entry {k} is {row[k]:.7g}, expected {self._low[k]:.5g} to "
-            f"{self._high[k]:.5g} (env.check_bounds = false lets it pass)"
+            f"{name} lies outside its space: entry {entry} is {row[k] * unit:.7g}, expected {low:.5g} to "
+            f"{high:.5g} (env.check_bounds = false lets it pass)"
         )
+
+
+def _bounds(leaf: Description) -> tuple[Array, Array]:
+    """Return the bounds of a part's entries: infinite where there are none; 0 to 1 for all but measurements."""
+    if leaf["kind"] != "box":
+        return np.zeros(1), np.ones(1)
+    low, high = (np.array(leaf[end], dtype=float) for end in ("low", "high"))
+    return np.where(np.isfinite(low), low, -np.inf), np.where(np.isfinite(high), high, np.inf)
+
+
+def _within_float32(bounds: Array) -> Array:
+    return np.clip(bounds, -_LARGEST, _LARGEST)

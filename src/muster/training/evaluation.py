@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 import numpy as np
 
 from muster.engines.builtin.threads import threads
+from muster.engines.failing import FAILURES, Place, failure_of
+from muster.engines.journal import Call
+from muster.errors import MusterError, SimulatorError
 from muster.policies import Policy
-from muster.simulators.building import Simulator, build_explained, close_problem, simulator_errors
+from muster.simulators.building import Simulator, close_problem
 from muster.simulators.masks import mask_in
+from muster.simulators.plain_actions import plain
 from muster.simulators.seeding import ProcessRandomness, Stream, generator, reset_seed
 
 Act = Callable[[Any, Any], Any]
@@ -59,11 +64,11 @@ def evaluate(
     """Let a policy act for some episodes; leaves the process's random numbers as they were.
 
     Raises:
-        SimulatorError: if the simulator fails.
+        SimulatorError: if the simulator fails; it carries the failure, with all that repeats it.
     """
     rng = generator(seed, Stream.EVALUATION)
     with ProcessRandomness(seed, Stream.EVALUATION).installed(), threads(1):
-        env = build_explained(simulator)
+        env = _build(simulator, seed)
         try:
 
             def act(observation: Any, info: Any) -> Any:
@@ -87,19 +92,62 @@ def play(
     `begin_episode` is called after each reset, `on_step` then and after each step.
 
     Raises:
-        SimulatorError: if the simulator fails.
+        SimulatorError: if the simulator fails; it carries the failure, with all that repeats it.
     """
     for number in range(episodes):
-        with simulator_errors(f"the simulator failed in episode {number + 1}"):
-            observation, info = env.reset(seed=reset_seed(seed, Stream.EVALUATION, number))
+        attempt = _Attempt(env, number, seed)
+        observation, info = attempt.reset()
         begin_episode()
         on_step()
         total, length, ended = 0.0, 0, False
         while not ended:
-            with simulator_errors(f"the simulator failed in episode {number + 1}, step {length + 1}"):
-                observation, reward, terminated, truncated, info = env.step(act(observation, info))
+            observation, reward, ended, info = attempt.step(act, observation, info)
             on_step()
-            total += float(reward)
+            total += reward
             length += 1
-            ended = bool(terminated or truncated)
         yield Episode(total, length)
+
+
+class _Attempt:
+    """An episode under way: its seed, and the actions so far, which tell how it came to fail if it does."""
+
+    def __init__(self, env: Any, number: int, seed: int) -> None:
+        self._env = env
+        self._number = number
+        self._seed = reset_seed(seed, Stream.EVALUATION, number)
+        self._actions: list[Any] = []
+
+    def reset(self) -> tuple[Any, Any]:
+        try:
+            observation, info = self._env.reset(seed=self._seed)
+        except FAILURES as error:
+            raise self.failed(error, Call.RESET) from None
+        return observation, info
+
+    def step(self, act: Act, observation: Any, info: Any) -> tuple[Any, float, bool, Any]:
+        """Act and step; that an observation does not fit its space is found by whoever acts on it."""
+        done = len(self._actions)
+        try:
+            action = act(observation, info)
+            self._actions.append(plain(action))
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            if not math.isfinite(reward := float(reward)):
+                raise ValueError(f"reward is {reward}")
+            return observation, reward, bool(terminated or truncated), info
+        except FAILURES as error:
+            raise self.failed(error, Call.STEP, done) from None
+
+    def failed(self, error: BaseException, call: Call, done: int = 0) -> MusterError:
+        """Return the error that tells of a failure after so many steps."""
+        if isinstance(error, MusterError):
+            return error
+        place = Place(None, None, None, self._number, self._seed, done)
+        failure = failure_of(error, place, call, self._actions)
+        return SimulatorError(f"the simulator failed: {failure}\n\n{failure.traceback}", [failure])
+
+
+def _build(simulator: Simulator, seed: int) -> Any:
+    try:
+        return simulator.build()
+    except FAILURES as error:
+        raise _Attempt(None, 0, seed).failed(error, Call.BUILD) from None

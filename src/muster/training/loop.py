@@ -17,7 +17,7 @@ from muster.runs.metrics import MetricsRecord
 from muster.runs.status import StatusFile
 from muster.simulators.building import Simulator
 from muster.training.evaluation import evaluate
-from muster.training.failures import record_failures
+from muster.training.failures import FailureRecord
 from muster.training.interruption import Interruption, InterruptionWatch
 from muster.training.listening import Listener
 from muster.training.progress import Progress
@@ -56,6 +56,7 @@ class Loop:
         self._status = status
         self._listener = listener
         self._events = EventLog(folder)
+        self._failures = FailureRecord(experiment, simulator, folder)
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._saved_iteration = progress.iteration
         self._saved_at = time.monotonic()
@@ -89,7 +90,7 @@ class Loop:
         started = time.monotonic()
         stop = self._experiment.stop
         try:
-            iteration = self._engine.iterate(fraction_done(stop, self.progress), watch.must_abandon)
+            iteration = self._engine.iterate(fraction_done(stop, self.progress), watch.must_abandon, self._tell)
         except SamplingAbandonedError:
             self._events.add("iteration abandoned", iteration=self.progress.iteration + 1)
             self._save(watch, simulators=False)
@@ -130,8 +131,11 @@ class Loop:
                 f"{self._experiment.env.max_failures}; the last time: {last}\n\n{last.traceback}"
             )
 
+    def _tell(self, failure: SimulatorFailure) -> None:
+        self._failures.tell(failure, self._listener)
+
     def _report_failures(self, failures: list[SimulatorFailure]) -> None:
-        record_failures(failures, self._simulator, self._events, self._listener)
+        self._failures.add_all(failures, self._listener)
 
     def _evaluate(self, watch: InterruptionWatch) -> None:
         """Evaluate if it is due, and update the score by which the best checkpoint is told.
@@ -156,9 +160,7 @@ class Loop:
             return
         except SimulatorError as error:
             self.progress.simulator_failures += 1
-            message, _, traceback = str(error).partition("\n\n")
-            self._events.add_failure({"error": message, "traceback": traceback, "iteration": iteration})
-            self._listener.failed(message, traceback)
+            self._report_failures(error.failures)
             return
         self._score = result.return_mean
         line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}

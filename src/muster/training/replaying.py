@@ -14,11 +14,14 @@ import numpy as np
 
 from muster.engines.failing import FAILURES
 from muster.errors import InputError, SimulatorError
+from muster.policies.distributions import distribution_for
 from muster.simulators.building import Simulator
 from muster.simulators.decoding import ActionDecoder
-from muster.simulators.describing import describe_actions, describe_observations
+from muster.simulators.describing import describe_actions, describe_observations, with_mask
 from muster.simulators.encoding import ObservationEncoder
+from muster.simulators.masks import MaskReader
 from muster.simulators.observing import ObservationCheck
+from muster.simulators.plain_actions import action_of
 from muster.simulators.seeding import ProcessRandomness, Stream
 
 
@@ -27,7 +30,9 @@ class Recorded:
     """What the file of a failure holds."""
 
     simulator: Simulator
-    index: int
+    squash: bool
+    group: int | None
+    index: int | None
     seed: int
     actions: list[Any]
     call: str
@@ -85,37 +90,49 @@ def replay(recorded: Recorded) -> Iterator[str]:
 
 
 def _repeated(recorded: Recorded) -> Iterator[str]:
-    yield f"build {recorded.simulator.id}, simulator {recorded.index}"
-    env = recorded.simulator.build(index=recorded.index)
+    index = recorded.simulator.spare_index if recorded.index is None else recorded.index
+    yield f"build {recorded.simulator.id}, simulator {index}"
+    env = recorded.simulator.build(index=index)
     look_at = _Look(env, bounds="outside its space" in recorded.error)
-    decoder = ActionDecoder(describe_actions(env.action_space))
     yield f"reset with seed {recorded.seed}"
-    observation, _ = env.reset(seed=recorded.seed)
-    look_at(observation)
-    rows = np.array(recorded.actions)
-    for number in range(len(rows)):
-        action = decoder.decode(rows[number : number + 1])[0]
+    observation, info = env.reset(seed=recorded.seed)
+    look_at(observation, info)
+    for number, action in enumerate(_actions(recorded, env.action_space)):
         yield f"step {number}: action {action}"
-        observation, reward, terminated, truncated, _ = env.step(action)
+        observation, reward, terminated, truncated, info = env.step(action)
         if not math.isfinite(reward := float(reward)):
             raise ValueError(f"reward is {reward}")
-        look_at(observation)
+        look_at(observation, None if terminated or truncated else info)
         ending = ", terminated" if terminated else ", truncated" if truncated else ""
         yield f"    observation {observation}, reward {reward:g}{ending}"
     yield "close"
     env.close()
 
 
+def _actions(recorded: Recorded, space: Any) -> list[Any]:
+    """Return the simulator's actions, from its own or from the rows that training keeps."""
+    if recorded.group is None:
+        return [action_of(space, value) for value in recorded.actions]
+    description = describe_actions(space, squash=recorded.squash)
+    rows = np.array(recorded.actions, distribution_for(description).action_dtype)
+    return ActionDecoder(description).decode(rows) if len(rows) else []
+
+
 class _Look:
     """Finds in an observation what training finds."""
 
     def __init__(self, env: Any, *, bounds: bool) -> None:
-        description = describe_observations(env.observation_space)
-        self._encoder = ObservationEncoder(description)
-        self._check = ObservationCheck(description, 1, self._encoder.size, bounds=bounds)
+        actions = describe_actions(env.action_space)
+        observations = with_mask(describe_observations(env.observation_space), actions)
+        self._encoder = ObservationEncoder(observations)
+        self._masks = MaskReader(observations, actions)
+        self._check = ObservationCheck(self._encoder, 1, bounds=bounds)
 
-    def __call__(self, observation: Any) -> None:
+    def __call__(self, observation: Any, info: Any) -> None:
+        """Look at an observation, and at its mask unless the episode has ended (`info` is None then)."""
         row = np.zeros(self._encoder.size, np.float32)
         self._encoder.encode_into(row, observation)
+        if info is not None and self._masks.sizes:
+            self._masks.read(observation, info)
         if problem := self._check.problem(row):
             raise ValueError(problem)

@@ -29,7 +29,7 @@ from muster.runs.finding import find_checkpoint, newest_name, unused_name
 from muster.runs.folder import RunFolder, default_name, runs_dir
 from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
-from muster.training.failures import SUDDEN_DEATH, record_failures
+from muster.training.failures import SUDDEN_DEATH, FailureRecord
 from muster.training.interruption import InterruptionWatch
 from muster.training.listening import Listener, RunStart, Silence
 from muster.training.loop import Ending, Loop, progress_status
@@ -116,6 +116,7 @@ class _Run:
         self._listener = listener
         self._watch = watch
         self._events = EventLog(folder)
+        self._failures = FailureRecord(preparation.loaded.experiment, preparation.simulator, folder)
         self._progress = Progress()
 
     def execute(self, resuming: bool, weights_from: Path | None) -> TrainResult:
@@ -144,11 +145,11 @@ class _Run:
 
         That may have been the simulator, or a kill from outside, so it does not count as a failure.
         """
-        preparation = self._preparation
+        seed = self._preparation.loaded.experiment.seed
         for said in read_last_words(self._folder.journals):
             if said.call is not Call.NONE:
-                failure = failure_from(said, preparation.loaded.experiment.seed, SUDDEN_DEATH, "")
-                record_failures([failure], preparation.simulator, self._events, self._listener)
+                failure = failure_from(said, seed, SUDDEN_DEATH, "")
+                self._failures.add_all([failure], self._listener)
         shutil.rmtree(self._folder.journals, ignore_errors=True)
 
     def _loop(self, engine: Engine, status: StatusFile, checkpoint: Path | None) -> Ending:
@@ -182,7 +183,7 @@ class _Run:
             try:
                 yield engine
             finally:
-                record_failures(engine.close(), self._preparation.simulator, self._events, self._listener)
+                self._failures.add_all(engine.close(), self._listener)
 
     def _close(self, status: StatusFile, ending: Ending) -> TrainResult:
         self._events.add(ending.state, reason=ending.reason, exit_code=ending.exit_code)

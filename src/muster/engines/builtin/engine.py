@@ -21,7 +21,7 @@ from muster.engines.builtin.modelling import Task
 from muster.engines.builtin.ray_collector import RayCollector
 from muster.engines.builtin.threads import threads
 from muster.engines.builtin.workers import Collector, GroupStart, LocalCollector, UnsavedSimulatorsError
-from muster.engines.engine import Iteration, SimulatorFailure
+from muster.engines.engine import Iteration, SimulatorFailure, Tell
 from muster.engines.moments import Moments
 from muster.errors import CheckpointError
 from muster.experiment.schema import AlgorithmSection, Experiment, PPOSection, TRPOSection
@@ -110,7 +110,7 @@ class BuiltinEngine:
         """The columns that the algorithm adds to the record."""
         return ppo.METRICS if isinstance(self._experiment.algorithm, PPOSection) else trpo.METRICS
 
-    def iterate(self, fraction_done: float, interrupted: Callable[[], bool]) -> Iteration:
+    def iterate(self, fraction_done: float, interrupted: Callable[[], bool], tell: Tell) -> Iteration:
         """Sample a batch and learn from it; the state changes only if all of it succeeds.
 
         Raises:
@@ -119,7 +119,7 @@ class BuiltinEngine:
         learner, normalize = self._learner, self._experiment.normalize
         started = time.perf_counter()
         with threads(1):
-            sampled = self._collector.collect(self._weights(), interrupted)
+            sampled = self._collector.collect(self._weights(), interrupted, tell)
         sampled_at = time.perf_counter()
         metrics: dict[str, float | None] = {}
         batch = Batch.join(sampled.fragments)

@@ -21,7 +21,8 @@ from muster.engines.builtin.advantages import advantages
 from muster.engines.builtin.keeping import SimulatorKeeper
 from muster.engines.builtin.modelling import ModelSettings
 from muster.engines.builtin.networks import Networks
-from muster.engines.engine import REWARD_CLIP, SamplingAbandonedError, SimulatorFailure
+from muster.engines.builtin.pixels import packed
+from muster.engines.engine import REWARD_CLIP, SamplingAbandonedError, SimulatorFailure, Tell
 from muster.engines.failing import FAILURES
 from muster.engines.journal import Call, UnderWay, call_code
 from muster.engines.moments import Moments
@@ -72,7 +73,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class Fragment:
-    """What a group sampled in one iteration: arrays with a row per step, and what happened on the way."""
+    """What a group sampled in one iteration: arrays with a row per step, and what happened on the way.
+
+    Observations are scaled, or packed if they are pixels and nothing else.
+    """
 
     observations: Array
     actions: Array
@@ -91,10 +95,10 @@ class Fragment:
 
 @dataclass
 class _Recording:
-    """The arrays that one call of `sample` fills."""
+    """The arrays that one call of `sample` fills; pixels are neither kept raw nor scaled, but packed."""
 
     raw: Array
-    scaled: Array
+    inputs: Array
     masks: Array
     outputs: Array
     actions: Array
@@ -126,6 +130,7 @@ class EnvGroup:
         self._settings = settings
         self.index = index
         self._encoder = ObservationEncoder(settings.observations)
+        self._packs = self._encoder.is_all_pixels
         self._decoder = ActionDecoder(settings.actions)
         self._networks = settings.networks()
         self._exploration = settings.model.exploration(self._networks)
@@ -151,6 +156,10 @@ class EnvGroup:
         """Return the call of a simulator that is under way; may be asked by another thread."""
         return self._keeper.journal.under_way()
 
+    def tell_of_failures(self, tell: Tell) -> None:
+        """From now on tell of failures when they happen; of those not yet returned, now."""
+        self._keeper.tell_of_failures(tell)
+
     def sample(self, weights: Weights, interrupted: Callable[[], bool] = lambda: False) -> Fragment:
         """Step all simulators for the length of a fragment.
 
@@ -171,8 +180,8 @@ class EnvGroup:
         length, count = self._settings.fragment_length, self._settings.num_envs
         distribution = self._networks.distribution
         return _Recording(
-            raw=np.empty((length, count, self._encoder.size), np.float32),
-            scaled=np.empty((length, count, self._encoder.size), np.float32),
+            raw=np.empty((0 if self._packs else length, count, self._encoder.size), np.float32),
+            inputs=np.empty((length, count, self._encoder.size), np.uint8 if self._packs else np.float32),
             masks=np.ones((length, count, sum(self._keeper.mask_sizes)), bool),
             outputs=np.empty((length, count, distribution.num_outputs), np.float32),
             actions=np.empty((length, count, distribution.action_size), distribution.action_dtype),
@@ -196,8 +205,7 @@ class EnvGroup:
         for t in range(self._settings.fragment_length):
             if interrupted():
                 raise SamplingAbandonedError
-            recording.raw[t] = current
-            inputs = self._scale(weights, current, recording.scaled[t])
+            inputs = self._record_inputs(recording, t, weights)
             masks = self._keeper.masks
             if masks.size:
                 recording.masks[t] = masks
@@ -233,6 +241,14 @@ class EnvGroup:
             self._discounted = self._settings.gamma * self._discounted + rewards
             recording.discounted[t] = self._discounted
             self._discounted[recording.ended[t]] = 0.0
+
+    def _record_inputs(self, recording: _Recording, t: int, weights: Weights) -> Array:
+        """Keep the current observations; return them as the network reads them."""
+        if self._packs:
+            recording.inputs[t] = packed(self._current)
+            return self._current
+        recording.raw[t] = self._current
+        return self._scale(weights, self._current, recording.inputs[t])
 
     def _scale(self, weights: Weights, rows: Array, out: Array) -> Array:
         if weights.observation_scale is None:
@@ -280,8 +296,8 @@ class EnvGroup:
         parts = self._networks.split(weights.parameters)
         length, count = recording.rewards.shape
         tails = np.stack([*self._current, *(row for _, _, row in recording.finals)])
-        tails = self._scale(weights, tails, np.empty_like(tails))
-        flat = recording.scaled.reshape(length * count, -1)
+        tails = packed(tails) if self._packs else self._scale(weights, tails, np.empty_like(tails))
+        flat = recording.inputs.reshape(length * count, -1)
         all_values = self._networks.values(parts, np.concatenate([flat, tails]))
         values = all_values[: len(flat)].reshape(length, count)
         next_values = np.concatenate([values[1:], all_values[None, len(flat) : len(flat) + count]])
@@ -301,7 +317,7 @@ class EnvGroup:
             advantages=gains.reshape(-1)[keep],
             returns=(gains + values).reshape(-1)[keep],
             masks=recording.masks.reshape(length * count, -1)[keep, : self._keeper.masks.shape[1]],
-            observation_moments=Moments.of(recording.raw.reshape(length * count, -1)[keep]),
+            observation_moments=self._observation_moments(recording, keep),
             return_moments=Moments.of(recording.discounted.reshape(-1, 1)[keep]),
             steps=length * count,
             episodes=recording.episodes,
@@ -309,6 +325,11 @@ class EnvGroup:
             next_episodes=list(self._keeper.episodes),
             seconds=time.perf_counter() - started,
         )
+
+    def _observation_moments(self, recording: _Recording, keep: Any) -> Moments:
+        if self._packs:
+            return Moments.empty(self._encoder.size)
+        return Moments.of(recording.raw.reshape(-1, self._encoder.size)[keep])
 
     def state(self) -> bytes:
         """Return all that the group needs to go on exactly.

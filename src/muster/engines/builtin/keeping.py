@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.engines.engine import MAX_FAILURES_IN_A_ROW, SimulatorFailure
+from muster.engines.engine import MAX_FAILURES_IN_A_ROW, SimulatorFailure, Tell
 from muster.engines.failing import FAILURES, Place, failure_of
 from muster.engines.journal import Call, Journal, journal_path
 from muster.errors import SimulatorError
@@ -44,9 +44,7 @@ class SimulatorKeeper:
         self.journal = Journal(
             journal_path(journals, index), count, distribution.action_size, distribution.action_dtype
         )
-        self.check = ObservationCheck(
-            settings.observations, count, self._encoder.size, bounds=settings.check_bounds
-        )
+        self.check = ObservationCheck(self._encoder, count, bounds=settings.check_bounds)
         self.rows = np.zeros((count, self._encoder.size), np.float32)
         self._mask_reader = MaskReader(settings.observations, settings.actions)
         self.masks = np.zeros((count, 0), bool)
@@ -55,6 +53,7 @@ class SimulatorKeeper:
         self._episodes_since_built = [0] * count
         self._failures_in_a_row = [0] * count
         self._failures: list[SimulatorFailure] = []
+        self._tell: Tell | None = None
 
     def start(self) -> None:
         """Build all simulators and begin their episodes.
@@ -106,6 +105,12 @@ class SimulatorKeeper:
         if self.masks.size:
             self.masks[i] = True if mask is None else mask
 
+    def tell_of_failures(self, tell: Tell) -> None:
+        """From now on tell of failures when they happen; of those not yet taken, now."""
+        self._tell = tell
+        for failure in self._failures:
+            tell(failure)
+
     def take_failures(self) -> list[SimulatorFailure]:
         """Return the failures since this was last called."""
         failures, self._failures = self._failures, []
@@ -122,7 +127,8 @@ class SimulatorKeeper:
             setattr(self, name, value)
 
     def close(self) -> list[SimulatorFailure]:
-        """Close all simulators; return what failed in that."""
+        """Close all simulators; return what failed in that, and tell of it in no other way."""
+        self._tell = None
         for i in range(len(self.envs)):
             self._close(i)
         self.journal.rests()
@@ -166,6 +172,8 @@ class SimulatorKeeper:
         failure = failure_of(error, place, self.journal.call, self.journal.actions(i))
         self._failures.append(failure)
         self.journal.failed(failure)
+        if self._tell is not None:
+            self._tell(failure)
         return failure
 
     def _number(self, i: int) -> int:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.engines.builtin.groups import Fragment, GroupSettings, Weights
+from muster.engines.builtin.mailbox import Mailbox
 from muster.engines.builtin.workers import GroupStart, Sampled, UnsavedSimulatorsError, Worker
-from muster.engines.engine import MAX_FAILURES_IN_A_ROW, SamplingAbandonedError, SimulatorFailure
+from muster.engines.engine import MAX_FAILURES_IN_A_ROW, SamplingAbandonedError, SimulatorFailure, Tell
 from muster.engines.failing import cause_of_death, failure_from
 from muster.engines.journal import Call, LastWords
 from muster.errors import MusterError, SimulatorError
@@ -55,6 +56,7 @@ class RayCollector:
         self._pending: dict[Any, tuple[_Place, int | None]] = {}
         self._fragments: list[tuple[int, Fragment]] = []
         self._settings = settings
+        self._mailbox = Mailbox(uuid.uuid4().hex)
         # In a placement group, such as that of a sweep's trial, the workers' CPUs are those reserved there.
         strategy = "SPREAD" if ray.util.get_current_placement_group() is None else None
         self._actor_class = ray.remote(num_cpus=1, max_restarts=0, scheduling_strategy=strategy)(Worker)
@@ -74,7 +76,7 @@ class RayCollector:
             except self._lost as error:
                 self._rebuild(place, error)
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
+    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
         started = time.perf_counter()
         num_groups = len(self._next_episodes)
         shared = self._ray.put(weights)
@@ -85,6 +87,9 @@ class RayCollector:
             ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=POLL_SECONDS)
             if interrupted():
                 raise SamplingAbandonedError
+            if not ready:
+                for failure in self._mailbox.take():
+                    tell(failure)
             for reference in ready:
                 place, g = self._pending.pop(reference)
                 try:
@@ -103,6 +108,8 @@ class RayCollector:
         busy = sum(fragment.seconds for fragment in fragments) / len(self._places)
         idle = max(0.0, time.perf_counter() - started - busy)
         failures, self._failures = self._failures, []
+        if failures or any(fragment.failures for fragment in fragments):
+            self._mailbox.take()
         return Sampled(fragments, list(self._next_episodes), idle, lost, failures)
 
     def states(self) -> list[bytes]:
@@ -132,7 +139,7 @@ class RayCollector:
 
     def _fill(self, place: _Place, actor_class: Any) -> None:
         place.journals = f"{uuid.uuid4().hex}-{place.number}"
-        place.worker = actor_class.remote(self._settings, place.journals)
+        place.worker = actor_class.remote(self._settings, place.journals, self._mailbox)
         place.node = place.worker.node.remote()
 
     def _submit_missing(self, place: _Place, weights: Any) -> None:
@@ -148,6 +155,7 @@ class RayCollector:
         """Keep what a group has sampled; the reference to groups being built has no group, and brings nothing."""
         if g is None:
             return
+        self._received[g] += 1
         self._fragments.append((g, fragment))
         self._next_episodes[g] = fragment.next_episodes
         if fragment.episodes or not place.is_simulator_s_fault:

@@ -11,6 +11,7 @@ from torch.func import functional_call
 
 from muster.engines.builtin.actor_critic import INITIAL_LOG_STD
 from muster.engines.builtin.networks import PullBack
+from muster.engines.builtin.pixels import unpacked
 from muster.policies.acting import Interface
 from muster.policies.distributions import AnyDistribution
 from muster.policies.torch_model import PolicyModule, TorchModel
@@ -19,9 +20,11 @@ from muster.policies.torch_policy import TorchPolicy
 Array = NDArray[Any]
 Tensors = dict[str, torch.Tensor]
 
+_UNPACKED_AT_ONCE = 256
+
 
 class TorchNetworks:
-    """The networks that a torch model is; its buffers stay as its constructor made them."""
+    """The networks that a torch model is; its buffers stay as its constructor made them. Rows may be packed."""
 
     def __init__(self, model: TorchModel, distribution: AnyDistribution, log_std_init: float | None) -> None:
         self.distribution = distribution
@@ -60,7 +63,7 @@ class TorchNetworks:
     def differentiate(self, parts: Tensors, rows: Array) -> tuple[Array, Array, PullBack]:
         """Return outputs and values, and what carries gradients at them back to the parameters."""
         leaves = {name: part.detach().requires_grad_() for name, part in parts.items()}
-        outputs, values = functional_call(self._module, leaves, (torch.from_numpy(rows),))
+        outputs, values = functional_call(self._module, leaves, (torch.from_numpy(unpacked(rows)),))
 
         def pull_back(at_outputs: Array, at_values: Array) -> Array:
             gradients = torch.autograd.grad(
@@ -81,9 +84,15 @@ class TorchNetworks:
         return TorchPolicy(interface, self._model, module)
 
     def _forward(self, parts: Tensors, rows: Array) -> tuple[Array, Array]:
+        """Return outputs and values; packed rows are unpacked some at a time, since all would take much memory."""
+        size = _UNPACKED_AT_ONCE if rows.dtype == np.uint8 else max(1, len(rows))
         with torch.no_grad():
-            outputs, values = functional_call(self._module, parts, (torch.from_numpy(rows),))
-        return outputs.numpy(), values.numpy()
+            done = [
+                functional_call(self._module, parts, (torch.from_numpy(unpacked(rows[k : k + size])),))
+                for k in range(0, len(rows), size)
+            ]
+        outputs, values = zip(*done, strict=True)
+        return torch.cat(outputs).numpy(), torch.cat(values).numpy()
 
 
 def _flat(tensors: tuple[torch.Tensor, ...]) -> Array:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from muster.engines.builtin.groups import EnvGroup, Fragment, GroupSettings, Weights
+from muster.engines.builtin.mailbox import Mailbox
 from muster.engines.builtin.threads import limit_threads
-from muster.engines.engine import SimulatorFailure
+from muster.engines.engine import SimulatorFailure, Tell
 from muster.engines.hanging import end_process_on_hang, interrupted_on_hang, tell_of_faults
 from muster.engines.journal import LastWords, UnderWay, read_last_words, read_trace
 from muster.errors import MusterError
@@ -70,8 +71,8 @@ class Collector(Protocol):
     num_restarted: int
     """How many groups began new episodes in spite of a saved state."""
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
-        """Return as many fragments as there are groups, in group order.
+    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
+        """Return as many fragments as there are groups, in group order; tell of failures as they happen.
 
         Raises:
             SimulatorError: when the simulator fails again and again.
@@ -101,7 +102,9 @@ class LocalCollector:
         with self._hangs_interrupted():
             self.num_restarted = sum(start.begin(group) for start, group in zip(starts, self._groups, strict=True))
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
+    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
+        for group in self._groups:
+            group.tell_of_failures(tell)
         with self._hangs_interrupted():
             fragments = [group.sample(weights, interrupted) for group in self._groups]
         return Sampled(fragments, [fragment.next_episodes for fragment in fragments])
@@ -126,8 +129,9 @@ class Worker:
     Errors that muster explains are returned as values, since Ray would wrap them in its own.
     """
 
-    def __init__(self, settings: GroupSettings, journals: str) -> None:
+    def __init__(self, settings: GroupSettings, journals: str, mailbox: Mailbox) -> None:
         limit_threads(1)
+        self._mailbox = mailbox
         self._settings = settings
         self._groups: dict[int, EnvGroup] = {}
         self._broken: MusterError | None = None
@@ -157,6 +161,7 @@ class Worker:
         try:
             for start in starts:
                 group = self._groups[start.index] = start.create(self._settings, self._journals)
+                group.tell_of_failures(self._mailbox.put)
                 num_restarted += start.begin(group)
         except MusterError as error:
             self._broken = error

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 import torch
 
-from muster.engines.engine import Iteration, SimulatorFailure
+from muster.engines.engine import Iteration, SimulatorFailure, Tell
 from muster.engines.moments import Moments
 from muster.engines.rllib import state
 from muster.engines.rllib.collecting import start_collector
@@ -94,8 +94,10 @@ class RLlibEngine:
         """The columns that the algorithm adds to the record."""
         return tuple(self._figures)
 
-    def iterate(self, fraction_done: float, interrupted: Callable[[], bool]) -> Iteration:
+    def iterate(self, fraction_done: float, interrupted: Callable[[], bool], tell: Tell) -> Iteration:
         """Let RLlib train once; the state to be saved changes only if all of it succeeds.
+
+        Nothing is told before it ends.
 
         Raises:
             SimulatorError, SamplingAbandonedError, NonFiniteUpdateError: the state is as it was before.
