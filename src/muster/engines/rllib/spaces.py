@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from muster.simulators.decoding import stretch_of
 from muster.simulators.describing import Description
 from muster.simulators.encoding import ObservationEncoder
 
@@ -76,3 +77,11 @@ def decode_action(description: Description, action: Any) -> Any:
     if np.dtype(description["dtype"]).kind in "iu":
         numbers = np.rint(numbers)
     return numbers.astype(description["dtype"]).reshape(description["shape"])
+
+
+def action_row(description: Description, action: Any) -> Array:
+    """Turn RLlib's action into the row from which `ActionDecoder` makes the simulator's, to repeat it by."""
+    if description["kind"] != "box":
+        return np.asarray(action, np.int64).reshape(-1)
+    centre, reach, _, _ = stretch_of(description)
+    return (np.asarray(action, np.float64).reshape(-1) - centre) / np.where(reach > 0, reach, 1.0)
