@@ -22,6 +22,7 @@ from muster.engines.builtin.groups import EnvGroup, GroupSettings, Weights
 from muster.engines.builtin.modelling import ModelSettings
 from muster.engines.builtin.ray_collector import RayCollector
 from muster.engines.builtin.workers import Sampled
+from muster.engines.engine import Tell
 from muster.simulators.building import Simulator
 from muster.simulators.describing import describe_actions, describe_observations
 from muster.training import TrainOptions
@@ -44,10 +45,10 @@ class MeasuredCollector(RayCollector):
     cpus: ClassVar[list[float]] = []
     walls: ClassVar[list[float]] = []
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool]) -> Sampled:
+    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
         """Note what a batch took."""
         cpu, wall = time.process_time(), time.perf_counter()
-        sampled = super().collect(weights, interrupted)
+        sampled = super().collect(weights, interrupted, tell)
         self.cpus.append(time.process_time() - cpu)
         self.walls.append(time.perf_counter() - wall)
         return sampled

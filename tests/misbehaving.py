@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,10 @@ def misbehave(how: str, outcome: tuple[Any, ...]) -> Any:
             time.sleep(60)
         case "hang in C":
             ctypes.PyDLL(None).sleep(60)
+        case "hang deaf":
+            while True:
+                with suppress(TimeoutError):
+                    time.sleep(60)
         case "os._exit":
             os._exit(7)
         case "segfault":

@@ -249,3 +249,12 @@ class Picture(Parts):
     def _observe(self) -> Any:
         self.shown = int(self.np_random.integers(3))
         return np.full((8, 8, 3), 100 * self.shown, np.uint8)
+
+
+class Housed(Guess):
+    """Leaves a mark in its folder each time it is built there."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        with (Path(folder) / "built").open("a") as file:
+            file.write("x")

@@ -76,6 +76,15 @@ def test_evaluate(folder: Path) -> None:
     assert "over 3 episodes" in again.stdout, again.stderr
 
 
+def test_the_latest_policy_acts_until_the_best_is_known(folder: Path) -> None:
+    flags = ["--name", "unevaluated", "--set", "evaluation.every=10"]
+    assert muster("train", "CartPole-v1", *QUICK, *flags, cwd=folder).returncode == 0
+    done = muster("evaluate", "unevaluated", "--episodes", "1", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "unevaluated: not known yet which checkpoint is the best; taking the latest, 00000002\n"
+    assert last_json(done)["checkpoint"].endswith("00000002")
+
+
 def test_runs_and_show(folder: Path) -> None:
     listed = muster("runs", cwd=folder)
     assert "first" in listed.stdout

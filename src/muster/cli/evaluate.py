@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir
-from muster.cli.screen import console, figure, print_json
+from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import SimulatorError
 from muster.experiment.loading import load_experiment
 from muster.runs.finding import find_checkpoint
@@ -32,7 +32,7 @@ def evaluate(
     from muster.training.failures import FailureRecord
     from muster.training.preparation import simulator_of
 
-    folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir))
+    folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir), show_notice)
     experiment = load_experiment(folder.experiment).experiment
     simulator = simulator_of(experiment)
     try:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir
-from muster.cli.screen import console, print_json
+from muster.cli.screen import console, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment
 from muster.runs.finding import find_checkpoint
@@ -36,7 +36,7 @@ def export(
     from muster.training.preparation import simulator_of
 
     require(file_format)
-    folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir))
+    folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir), show_notice)
     output = output or folder.path / f"policy{SUFFIXES[file_format]}"
     if not output.parent.is_dir():
         raise InputError(f"-o {output}: no such folder: {output.parent}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from muster.cli.options import AsJson, Checkpoint, RunsDir
-from muster.cli.screen import console, figure, print_json
+from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment
 from muster.runs.finding import find_checkpoint, is_run
@@ -106,7 +106,7 @@ def _find(target: str, checkpoint: str, runs: Path) -> tuple[Simulator, Any]:
 
     if not is_run(target, runs):
         return simulator_of(load_experiment(target).experiment), None
-    folder, path = find_checkpoint(target, checkpoint, runs)
+    folder, path = find_checkpoint(target, checkpoint, runs, show_notice)
     return simulator_of(load_experiment(folder.experiment).experiment), load_policy(path)
 
 

@@ -26,6 +26,11 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, default=str), flush=True)
 
 
+def show_notice(message: str) -> None:
+    """Print what is worth knowing besides the result."""
+    console(stderr=True).print(message)
+
+
 def show_error(error: MusterError) -> None:
     """Print why a command failed."""
     sys.stdout.flush()

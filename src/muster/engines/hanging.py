@@ -2,6 +2,7 @@
 
 In a worker, the process is ended: nothing less is sure to end a hang. In the run's own process that would end the
 run, so there the call is interrupted with a signal, which Python code and waiting heed and a loop in C does not.
+An env runner of RLlib's tries the signal first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from types import FrameType
 from muster.engines.journal import TRACE_FILE, UnderWay
 
 SIGNAL = signal.SIGUSR1
+IN_ONE_PROCESS = (
+    "env.step_timeout in this one process interrupts what waits or runs in Python; a hang in C code, and whatever "
+    "ends the process, ends the run: --workers 1 keeps them apart"
+)
 _LONGEST_INTERVAL = 1.0
 
 Watched = Callable[[], UnderWay | None]
@@ -92,6 +97,23 @@ def tell_of_faults() -> None:
             faulthandler.enable(sys.__stderr__ or sys.stderr, all_threads=False)
 
 
+class _Interrupter:
+    """Raises TimeoutError in the main thread, inside the call that hangs there."""
+
+    def __init__(self, timeout: float, watched: Watched) -> None:
+        self._timeout = timeout
+        self._watched = watched
+        self._found: list[UnderWay] = []
+
+    def interrupt(self, call: UnderWay) -> None:
+        self._found.append(call)
+        signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        if self._found and self._watched() == (call := self._found.pop()):
+            raise TimeoutError(too_long(call[0], self._timeout).partition(": ")[2])
+
+
 @contextmanager
 def interrupted_on_hang(timeout: float | None, watched: Watched) -> Iterator[None]:
     """Raise TimeoutError inside a call that hangs, in this process; nothing without a timeout.
@@ -101,21 +123,36 @@ def interrupted_on_hang(timeout: float | None, watched: Watched) -> Iterator[Non
     if timeout is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    found: list[UnderWay] = []
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if found and watched() == (call := found.pop()):
-            raise TimeoutError(too_long(call[0], timeout).partition(": ")[2])
-
-    def hung(call: UnderWay) -> None:
-        found.append(call)
-        signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
-
-    previous = signal.signal(SIGNAL, interrupt)
-    watch = _Watch(timeout, watched, hung)
+    interrupter = _Interrupter(timeout, watched)
+    previous = signal.signal(SIGNAL, interrupter.handle)
+    watch = _Watch(timeout, watched, interrupter.interrupt)
     watch.start()
     try:
         yield
     finally:
         watch.end()
         signal.signal(SIGNAL, previous)
+
+
+def interrupt_or_end_on_hang(timeout: float, watched: Watched) -> None:
+    """From now on, raise TimeoutError inside a call that hangs; if it hangs for as long again, end this process.
+
+    To be called in the main thread, which is to be the one that hangs.
+    """
+    interrupter = _Interrupter(timeout, watched)
+    interrupted: list[UnderWay] = []
+
+    def hung(call: UnderWay) -> None:
+        if call in interrupted:
+            os._exit(1)
+        interrupted[:] = [call]
+        interrupter.interrupt(call)
+
+    def timed() -> UnderWay | None:
+        faulthandler.dump_traceback_later(2 * (timeout + watch.interval), exit=True)
+        return watched()
+
+    signal.signal(SIGNAL, interrupter.handle)
+    watch = _Watch(timeout, timed, hung)
+    timed()
+    watch.start()

@@ -70,8 +70,13 @@ class Checkpoints:
             beside.rename(target)
             sync_folder(self.path)
             self._point(LATEST, target)
-            if not (self.path / BEST).exists():
+            if not self.has_best:
                 self._point(BEST, target)
+
+    @property
+    def has_best(self) -> bool:
+        """Whether it is known which checkpoint is the best."""
+        return (self.path / BEST).exists()
 
     def latest(self) -> Path | None:
         """Return the newest checkpoint, or None if there is none."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from muster.errors import InputError
-from muster.runs.checkpoints import MANIFEST, Checkpoints, verify
+from muster.runs.checkpoints import BEST, MANIFEST, Checkpoints, verify
 from muster.runs.folder import RunFolder
 
 
@@ -30,8 +31,12 @@ def is_run(run: str | Path, directory: Path) -> bool:
     )
 
 
-def find_checkpoint(run: str | Path, which: str, directory: Path) -> tuple[RunFolder, Path]:
+def find_checkpoint(
+    run: str | Path, which: str, directory: Path, notice: Callable[[str], None]
+) -> tuple[RunFolder, Path]:
     """Find an undamaged checkpoint: of a run by `best`, `latest` or iteration, or by its own folder.
+
+    As long as none is known to be the best, it is the latest.
 
     Raises:
         InputError: naming what there is.
@@ -41,7 +46,12 @@ def find_checkpoint(run: str | Path, which: str, directory: Path) -> tuple[RunFo
         folder, checkpoint = RunFolder(own.parent.parent), own
     else:
         folder = find_run(run, directory)
-        checkpoint = Checkpoints(folder.checkpoints).find(which)
+        checkpoints = Checkpoints(folder.checkpoints)
+        latest = checkpoints.latest()
+        if which == BEST and latest is not None and not checkpoints.has_best:
+            notice(f"{folder.name}: not known yet which checkpoint is the best; taking the latest, {latest.name}")
+            which = latest.name
+        checkpoint = checkpoints.find(which)
     verify(checkpoint)
     return folder, checkpoint
 

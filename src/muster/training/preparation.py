@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,8 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
             plan = make_plan(Request(loaded, simulator, env, num_workers, resumes, listener.noticed))
         finally:
             close_problem(env)
-    return Preparation(plan.loaded, simulator_of(plan.loaded.experiment, folder), plan)
+    simulator = replace(simulator_of(plan.loaded.experiment, folder), spare_index=plan.num_simulators)
+    return Preparation(plan.loaded, simulator, plan)
 
 
 def _with_stop(loaded: LoadedExperiment, simulator: Simulator) -> LoadedExperiment:

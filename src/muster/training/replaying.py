@@ -55,7 +55,7 @@ def read_recorded(path: Path) -> Recorded:
     except (ValueError, KeyError, TypeError):
         raise InputError(
             f"--replay {path}: holds no failure that can be repeated\n"
-            "    expected a file such as runs/NAME/failures/0001.json, of the built-in engine"
+            "    expected a file such as runs/NAME/failures/0001.json"
         ) from None
     if recorded.actions is None:
         raise InputError(

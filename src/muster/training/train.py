@@ -89,7 +89,7 @@ def train(
         if resuming:
             loaded = merge_with_saved(folder, loaded)
         preparation = prepare(loaded, folder, listener, resumes=resuming)
-        weights_from = _find_weights(options)
+        weights_from = _find_weights(options, listener)
         _make_folder(folder)
         with RunLock(folder.lock, listener.noticed):
             if not resuming:
@@ -255,10 +255,10 @@ def _choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
     return RunFolder(directory / (name or unused_name(base, directory)))
 
 
-def _find_weights(options: TrainOptions) -> Path | None:
+def _find_weights(options: TrainOptions, listener: Listener) -> Path | None:
     if options.weights_from is None:
         return None
-    return find_checkpoint(options.weights_from, "best", runs_dir(options.runs_dir))[1]
+    return find_checkpoint(options.weights_from, "best", runs_dir(options.runs_dir), listener.noticed)[1]
 
 
 def _make_folder(folder: RunFolder) -> None:

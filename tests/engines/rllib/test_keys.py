@@ -64,6 +64,12 @@ def test_what_rllib_itself_refuses_is_told(tmp_path: Path) -> None:
         small("CartPole-v1", tmp_path, algorithm__target_kl=0.1)
 
 
+def test_simulators_that_muster_could_not_look_after_are_refused(tmp_path: Path) -> None:
+    settings = {"evaluation_interval": 1, "create_env_on_local_worker": True, "gym_env_vectorize_mode": "ASYNC"}
+    with pytest.raises(ExperimentError, match=r"3 problems(.|\n)*evaluation_interval: is not set here, but by"):
+        small("CartPole-v1", tmp_path, algorithm__rllib=settings)
+
+
 def test_the_same_ppo_file_means_the_same_on_both_engines() -> None:
     from muster.engines.rllib.configuring import Subject, make_model_config
 
@@ -86,7 +92,7 @@ def test_a_module_of_one_s_own(workers: int, tmp_path: Path, ray_with_four_cpus:
     small(str(ROOT / "examples" / "ratio" / "ratio.toml"), tmp_path, **changes)
     policy = load_policy(tmp_path / "run")
     assert 0 <= policy.act([0, 0, 0, 0, 0]) < 49
-    with pytest.raises(ExperimentError, match=r"model\.class: TypeError: RLModule"):
+    with pytest.raises(ExperimentError, match=r"model\.class: is a network for RLlib(.|\n)*--engine rllib"):
         train(
             "CartPole-v1",
             overrides={"model.class": str(ROOT / MODEL_CLASS)},

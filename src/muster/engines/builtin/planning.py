@@ -10,6 +10,7 @@ from muster.engines.builtin.engine import BuiltinEngine
 from muster.engines.builtin.modelling import Task
 from muster.engines.builtin.tasks import make_task
 from muster.engines.engine import Needs, Request
+from muster.engines.hanging import IN_ONE_PROCESS
 from muster.experiment import LoadedExperiment
 from muster.simulators.building import Simulator
 from muster.simulators.copying import copy_problem, copy_problem_apart
@@ -61,10 +62,7 @@ def make_builtin_plan(request: Request) -> BuiltinPlan:
             f"resources.gpus = {experiment.resources.gpus:g} is not used: the built-in network learns on the CPU"
         )
     if experiment.env.step_timeout and not request.num_workers:
-        request.notice(
-            "env.step_timeout in this one process interrupts what waits or runs in Python; a hang in C code, and "
-            "whatever ends the process, ends the run: --workers 1 keeps them apart"
-        )
+        request.notice(IN_ONE_PROCESS)
     if experiment.resources.overlap and not request.num_workers:
         request.notice("resources.overlap has no effect without workers: this process samples or learns")
     loaded, num_workers = _fit_groups(loaded, request.num_workers, request.notice, request.resumes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from muster.engines.builtin.modelling import ModelSettings, Task
@@ -10,6 +11,7 @@ from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import AlgorithmSection, TRPOSection
 from muster.policies.distributions import Gaussian, distribution_for
+from muster.simulators.building import import_attribute
 from muster.simulators.describing import (
     Description,
     UnsupportedSpaceError,
@@ -109,6 +111,9 @@ def _torch_model(loaded: LoadedExperiment, observations: Description, actions: D
         way_out = "" if experiment.model.class_ else "\n    or set model.images = false"
         needs = f"{experiment.env.id}: its network needs an extra ({error})"
         raise InputError(f"{needs}\n    pip install 'muster-rl[torch]'{way_out}") from None
+    if experiment.model.class_ is not None and _is_rllib_s(experiment.model.class_, experiment.env.paths):
+        what, remedy = "is a network for RLlib", "train it there: --engine rllib"
+        raise ExperimentError(experiment.env.id, [Problem(loaded.place("model.class"), what, remedy)])
     encoder, distribution = ObservationEncoder(observations), distribution_for(actions)
     config = dict(experiment.model.config)
     if experiment.model.class_ is None:
@@ -130,3 +135,9 @@ def _torch_model(loaded: LoadedExperiment, observations: Description, actions: D
         problem = f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"
         raise ExperimentError(experiment.env.id, [Problem(loaded.place("model.class"), problem)]) from None
     return model
+
+
+def _is_rllib_s(name: str, paths: Sequence[str]) -> bool:
+    """Tell a class that derives from one of RLlib's, without importing RLlib."""
+    bases = getattr(import_attribute(name, "model.class", paths), "__mro__", ())
+    return any(base.__module__.startswith("ray.rllib.") for base in bases)

@@ -114,7 +114,8 @@ def make_config(subject: Subject, num_workers: int, env_class: type[Any], env_co
     config.callbacks(on_sample_end=report_sample)
     config.debugging(seed=experiment.seed)
     config.min_time_s_per_iteration = None
-    config.min_sample_timesteps_per_iteration = algorithm.steps or 0
+    # At least one: without it, an iteration in which all env runners are lost would be over at once.
+    config.min_sample_timesteps_per_iteration = algorithm.steps or 1
     for name, value in getattr(experiment.algorithm, "rllib", {}).items():
         setattr(config, name, value)
     if config.num_learners > 1:

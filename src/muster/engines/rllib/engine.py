@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import ray
 import torch
 
 from muster.engines.engine import Iteration, SimulatorFailure, Tell
+from muster.engines.hanging import interrupted_on_hang
 from muster.engines.moments import Moments
 from muster.engines.rllib import state
 from muster.engines.rllib.collecting import start_collector
@@ -55,7 +56,8 @@ class RLlibEngine:
         values = self._load(checkpoint, weights_from)
         self._captured = state.capture(self._algorithm, values["observations"], values["returns"])
         self._figures = _figures_of(subject, config)
-        self.batch_size = config.min_sample_timesteps_per_iteration or config.total_train_batch_size
+        at_once = config.total_train_batch_size if subject.algorithm.steps is None else 0
+        self.batch_size = max(config.min_sample_timesteps_per_iteration, at_once)
         self.episodes_restarted = checkpoint is not None
         self._watched = WatchedTraining(self._algorithm, self._collector)
         self._is_training = False
@@ -69,11 +71,15 @@ class RLlibEngine:
             simulator,
             subject.observations,
             subject.actions,
+            experiment.resources.envs_per_group,
             experiment.seed,
             start,
             config.gamma,
             experiment.normalize.observations,
             experiment.normalize.rewards,
+            experiment.env.restart_every,
+            experiment.env.check_bounds,
+            experiment.env.step_timeout,
         )
         return config.environment(env_config=env_config)
 
@@ -113,7 +119,7 @@ class RLlibEngine:
         report = ray.get(self._collector.take.remote()) if self._collector else STATION.take()
         figures = result.get("learners", {}).get("default_policy", {})
         captured = state.capture(self._algorithm, *self._merged(report))
-        if not captured.is_finite or math.isnan(figures.get("total_loss", 0.0)):
+        if not captured.is_finite or _has_diverged(figures):
             raise NonFiniteUpdateError(
                 "the update of RLlib's learner was not finite and is not kept\n"
                 "    look at the simulator's rewards and observations, or lower algorithm.lr"
@@ -134,10 +140,14 @@ class RLlibEngine:
     def _train_here(self, interrupted: Callable[[], bool]) -> dict[str, Any]:
         STATION.interrupted = interrupted
         try:
-            result: dict[str, Any] = self._algorithm.train()
+            with self._hangs_interrupted():
+                result: dict[str, Any] = self._algorithm.train()
             return result
         except EscapeError as escape:
             raise escape.error from None
+
+    def _hangs_interrupted(self) -> AbstractContextManager[None]:
+        return interrupted_on_hang(self._subject.experiment.env.step_timeout, lambda: STATION.under_way)
 
     def _merged(self, report: Report) -> tuple[Moments, Moments]:
         before = self._captured
@@ -175,8 +185,9 @@ class RLlibEngine:
     def close(self) -> list[SimulatorFailure]:
         """End the env runners, which may be in the middle of a long step; else close RLlib as it wants it."""
         if self._collector is None:
-            self._algorithm.stop()
-            return []
+            with self._hangs_interrupted():
+                self._algorithm.stop()
+            return STATION.take().failures
         for actor in [*ray.get(self._collector.runners.remote()), self._collector]:
             ray.kill(actor)
         # Else its destructor does it later, and starts another Ray for that.
@@ -196,6 +207,12 @@ def _figures_of(subject: Subject, config: Any) -> dict[str, str]:
     figures = subject.algorithm.figures
     measures_kl = getattr(config, "use_kl_loss", False)
     return {name: key for name, key in figures.items() if measures_kl or "kl" not in name}
+
+
+def _has_diverged(figures: dict[str, Any]) -> bool:
+    """Return whether the loss of an update was no number; without an update nothing is, not even its steps."""
+    is_update = not math.isnan(figures.get("num_module_steps_trained", 0))
+    return is_update and math.isnan(figures.get("total_loss", 0.0))
 
 
 def _figure(value: Any) -> float | None:

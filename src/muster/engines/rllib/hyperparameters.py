@@ -28,6 +28,10 @@ SETTLED = {
     "framework_str": "nothing: RLlib runs on torch",
     "enable_rl_module_and_learner": "nothing: it is always on",
     "enable_env_runner_and_connector_v2": "nothing: it is always on",
+    "evaluation_interval": "evaluation.every",
+    "evaluation_num_env_runners": "nothing: muster evaluates in its own process",
+    "create_env_on_local_worker": "nothing: simulators are in the env runners",
+    "gym_env_vectorize_mode": "nothing: simulators are in the env runner's own process",
     "callbacks_on_sample_end": "nothing: muster counts with it",
 }
 

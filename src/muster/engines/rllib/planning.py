@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.engines.engine import Needs, Request
+from muster.engines.hanging import IN_ONE_PROCESS
 from muster.engines.rllib.configuring import Subject, make_config, quieten
 from muster.engines.rllib.engine import RLlibEngine
 from muster.engines.rllib.guarding import GuardedSimulator
@@ -67,6 +68,8 @@ def make_rllib_plan(request: Request) -> RLlibPlan:
     except (ValueError, TypeError) as error:
         message = str(error).partition("\nTo suppress")[0]
         raise ExperimentError(loaded.subject, [Problem("algorithm", f"RLlib refuses: {message}")]) from None
+    if experiment.env.step_timeout and not request.num_workers:
+        request.notice(IN_ONE_PROCESS)
     num_learners = config.num_learners
     cpus = request.num_workers * config.num_cpus_per_env_runner + num_learners
     cpus += config.num_aggregator_actors_per_learner * max(1, num_learners)

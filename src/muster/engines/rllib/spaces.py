@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from muster.simulators.decoding import stretch_of
 from muster.simulators.describing import Description
 from muster.simulators.encoding import ObservationEncoder
 
@@ -25,10 +26,10 @@ class ObservationCoder:
     """Turns an observation into the float32 array that the network reads: a row, or an image from 0 to 1."""
 
     def __init__(self, description: Description) -> None:
-        self._encoder = ObservationEncoder(description)
+        self.encoder = ObservationEncoder(description)
         self._is_image = description["kind"] == "image"
-        self.shape = self._encoder.shape if self._is_image else (self._encoder.size,)
-        self.scalable = self._encoder.scalable
+        self.shape = self.encoder.shape if self._is_image else (self.encoder.size,)
+        self.scalable = self.encoder.scalable
 
     @property
     def space(self) -> spaces.Box:
@@ -42,8 +43,8 @@ class ObservationCoder:
         Raises:
             ValueError: if the observation does not fit its space, or is not finite.
         """
-        row = np.empty(self._encoder.size, np.float32)
-        self._encoder.encode_into(row, observation)
+        row = np.empty(self.encoder.size, np.float32)
+        self.encoder.encode_into(row, observation)
         if not np.isfinite(row).all():
             raise ValueError("observation is not finite")
         return row.reshape(self.shape)
@@ -76,3 +77,11 @@ def decode_action(description: Description, action: Any) -> Any:
     if np.dtype(description["dtype"]).kind in "iu":
         numbers = np.rint(numbers)
     return numbers.astype(description["dtype"]).reshape(description["shape"])
+
+
+def action_row(description: Description, action: Any) -> Array:
+    """Turn RLlib's action into the row from which `ActionDecoder` makes the simulator's, to repeat it by."""
+    if description["kind"] != "box":
+        return np.asarray(action, np.int64).reshape(-1)
+    centre, reach, _, _ = stretch_of(description)
+    return (np.asarray(action, np.float64).reshape(-1) - centre) / np.where(reach > 0, reach, 1.0)

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.engines.engine import SimulatorFailure
+from muster.engines.hanging import interrupt_or_end_on_hang
+from muster.engines.journal import Call, UnderWay
 from muster.engines.moments import Moments
 from muster.policies.normalizer import Scale
 
@@ -65,12 +67,17 @@ class Scales:
 
 @dataclass
 class Station:
-    """The state of one process; its collector is None in the driver's own."""
+    """The state of one process; its collector is None in the driver's own.
+
+    `under_way` is the call of a simulator that is under way; another thread may look at it.
+    """
 
     scales: Scales = field(default_factory=Scales)
     collector: Any = None
     life: int = 0
     num_simulators: int = 0
+    num_calls: int = 0
+    under_way: UnderWay | None = None
     failures_in_a_row: dict[int, int] = field(default_factory=dict)
     interrupted: Callable[[], bool] = lambda: False
     is_stale: bool = True
@@ -78,15 +85,26 @@ class Station:
     seen: list[Array] = field(default_factory=list)
     discounted: list[float] = field(default_factory=list)
 
-    def join(self, collector: Any, worker: int) -> int:
-        """Add a simulator; return its number in this process."""
+    def join(self, collector: Any, worker: int, step_timeout: float | None) -> int:
+        """Add a simulator; return its number in this process. An env runner's process looks after its hangs."""
         if collector is not None and self.collector is None:
             import ray
 
             self.collector = collector
             self.life = ray.get(collector.join.remote(worker, ray.get_runtime_context().current_actor))
+            if step_timeout is not None:
+                interrupt_or_end_on_hang(step_timeout, lambda: self.under_way)
         self.num_simulators += 1
         return self.num_simulators - 1
+
+    def calls(self, call: Call, number: int) -> None:
+        """Note that a simulator is about to be asked something."""
+        self.num_calls += 1
+        self.under_way = (call.name.lower(), number, self.num_calls)
+
+    def rests(self) -> None:
+        """Note that no simulator is asked anything."""
+        self.under_way = None
 
     def refresh(self) -> None:
         """Fetch the scales, once after each report."""
