@@ -62,7 +62,7 @@ def run() -> str:
         "## The two PPOs, same file and hyperparameters",
         "",
         "`benchmarks/experiments/ppo_cartpole.toml`, five seeds. Mean return of the last 100 episodes at the end; "
-        "steps until it first reached 195; steps a second of the whole run.",
+        "steps until it first reached 195; steps a second of the whole run, median and range.",
         "",
         "| engine | final return, mean and range | steps to 195 | steps/s |",
         "|---|---|---|---|",
@@ -121,7 +121,8 @@ def _summary(engine: str, curves: list[dict[str, Any]]) -> str:
     speeds = [curve["steps"][-1] / curve["time/total"][-1] for curve in curves]
     steps = f"{np.mean(reached):,.0f}" if np.isfinite(reached).all() else "not by all"
     final = f"{np.mean(finals):.0f} ({min(finals):.0f} to {max(finals):.0f})"
-    return f"| {engine} | {final} | {steps} | {np.mean(speeds):,.0f} |"
+    speed = f"{np.median(speeds):,.0f} ({min(speeds):,.0f} to {max(speeds):,.0f})"
+    return f"| {engine} | {final} | {steps} | {speed} |"
 
 
 def _steps_to(curve: dict[str, Any], goal: float) -> float:

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from muster.runs.metrics import read_metrics
 from tests.commands import policy_bytes, timeless_metrics
 from tests.lab.cluster import Lab
 from tests.lab.gridengine import GridEngine
 from tests.lab.host import Host
 from tests.lab.mpi import Mpi
 from tests.lab.slurm import Slurm
+from tests.lab.sshd import Sshd
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
@@ -298,6 +300,25 @@ def test_a_worker_host_crashes_and_the_command_goes_on(lab: Lab, slurm: Slurm, s
     assert lost["name"] == "node3"
     assert lost["time"] - crashed < 45
     assert_nothing_is_left(lab.nodes[:2])
+
+
+@pytest.mark.long
+def test_a_worker_host_crashes_and_training_goes_on(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    train = [MUSTER, "train", "CartPole-v1", "--workers", "6", "--stop-time", "60s", "--name", "run"]
+    log = shared / "log"
+    process = lab.login.popen(
+        [*launch(shared, "--cpus", "2"), *train, "--runs-dir", str(shared)],
+        env={"MUSTER_HOSTS": "node1,node2,node3"},
+        stderr=log.open("w"),
+    )
+    wait_for_file(shared / "run" / "metrics.csv", log)
+    time.sleep(5)
+    lab.nodes[2].crash()
+    assert process.wait(timeout=120) == 0, log.read_text()
+    rows = read_metrics(shared / "run" / "metrics.csv")
+    assert int(rows[-1]["failures/worker"]) >= 2
+    assert int(rows[-1]["failures/simulator"]) == 0
+    assert json.loads((shared / "run" / "status.json").read_text())["state"] == "finished"
 
 
 @pytest.mark.long
