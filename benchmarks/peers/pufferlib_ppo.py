@@ -86,6 +86,7 @@ def main() -> None:
         if peer.ended(trainer.global_step, float(np.mean(recent[-100:])) if len(recent) >= 100 else None):
             break
     peer.report()
+    trainer.utilization.stop()
     envs.close()
 
 
