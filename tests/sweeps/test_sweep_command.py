@@ -114,6 +114,11 @@ def test_bad_input(tmp_path: Path) -> None:
     assert workers.returncode == 4
     assert "a trial needs 5001 CPUs" in workers.stderr
     assert "this machine has" in workers.stderr
+    unknown = ["--set", "algorithm.name=DQN", "--set", "sweep.parameters.algorithm.lrr={ grid = [1e-4, 1e-3] }"]
+    misspelt = muster("sweep", "exp.toml", *unknown, cwd=tmp_path)
+    assert misspelt.returncode == 2
+    assert "sweep.parameters.algorithm.lrr: [algorithm] of DQN has no key 'lrr'" in misspelt.stderr
+    assert "did you mean 'lr'?" in misspelt.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from muster.engines.engine import Plan, Request
-from muster.errors import InputError
+from muster.errors import InputError, Problem
+from muster.experiment import LoadedExperiment
 
 
 def make_plan(request: Request) -> Plan:
@@ -13,15 +17,34 @@ def make_plan(request: Request) -> Plan:
         ExperimentError: with every problem that the engine finds.
         InputError: if the engine is not installed.
     """
-    algorithm = request.loaded.experiment.algorithm
-    if algorithm.engine == "builtin":
+    if request.loaded.experiment.algorithm.engine == "builtin":
         from muster.engines.builtin.planning import make_builtin_plan
 
         return make_builtin_plan(request)
-    try:
+    with _rllib_needed(request.loaded):
         from muster.engines.rllib.planning import make_rllib_plan
+    return make_rllib_plan(request)
+
+
+def problems_without_simulator(loaded: LoadedExperiment) -> list[Problem]:
+    """Return what the experiment's engine finds wrong with keys that the schema leaves to it.
+
+    Raises:
+        InputError: if the engine is not installed.
+    """
+    if loaded.experiment.algorithm.engine == "builtin":
+        return []
+    with _rllib_needed(loaded):
+        from muster.engines.rllib import planning
+    return planning.problems_without_simulator(loaded)
+
+
+@contextmanager
+def _rllib_needed(loaded: LoadedExperiment) -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{algorithm.name} with engine rllib needs an extra ({error})\n    pip install 'muster-rl[rllib]'"
+            f"{loaded.experiment.algorithm.name} with engine rllib needs an extra ({error})\n"
+            "    pip install 'muster-rl[rllib]'"
         ) from None
-    return make_rllib_plan(request)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,15 @@ class MLP:
     sizes: tuple[int, ...]
     activation: str
 
-    @property
+    @cached_property
     def num_parameters(self) -> int:
         """How many numbers the weights and biases are."""
-        return sum((inputs + 1) * outputs for inputs, outputs in self._shapes())
+        return sum((inputs + 1) * outputs for inputs, outputs in pairwise(self.sizes))
 
     def layers(self, flat: Array) -> Layers:
         """Return weights `[inputs, outputs]` and biases as views into a flat vector."""
         layers, start = [], 0
-        for inputs, outputs in self._shapes():
+        for inputs, outputs in pairwise(self.sizes):
             middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
             layers.append((flat[start:middle].reshape(inputs, outputs), flat[middle:end]))
             start = end
@@ -54,9 +55,6 @@ class MLP:
         outputs: Array = features @ weight
         outputs += bias
         return outputs
-
-    def _shapes(self) -> Sequence[tuple[int, int]]:
-        return list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
 
 
 def _relu(values: Array, out: Array) -> Array:

@@ -113,7 +113,8 @@ class _Choices:
         self._shape = tuple(description.get("shape", ()))
         self._sizes = np.array(description["nvec"] if "nvec" in description else [description["n"]])
         self._start = np.ravel(description["start"])
-        self._offsets = np.concatenate([[0], np.cumsum(self._sizes)[:-1]]) - self._start
+        self._ends = self._sizes.astype(np.uint64)
+        self._offsets = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
         self.size = int(self._sizes.sum())
 
     def encode_into(self, row: Row, observation: Any) -> None:
@@ -123,15 +124,16 @@ class _Choices:
         if choices.dtype.kind not in "iub":
             raise ValueError(f"{self.name} has dtype {choices.dtype}, expected whole numbers")
         choices = choices.reshape(-1)
-        relative = choices - self._start
-        if (relative < 0).any() or (relative >= self._sizes).any():
+        relative = choices.astype(np.int64, copy=False) - self._start
+        # Read without a sign, what is below zero is very large.
+        if (relative.view(np.uint64) >= self._ends).any():
             upper = self._start + self._sizes - 1
             raise ValueError(
                 f"{self.name} {choices.tolist()} lies outside its space: "
                 f"{self._start.tolist()} to {upper.tolist()}"
             )
         row[:] = 0.0
-        row[choices + self._offsets] = 1.0
+        row[relative + self._offsets] = 1.0
 
 
 _Leaf = _Numbers | _Choices

@@ -20,11 +20,13 @@ class ObservationCheck:
     """Tells rows of encoded observations that a learner must never see.
 
     Clipping to the bounds changes NaN, infinity and what lies out of bounds, and nothing else; so comparing bytes
-    with what was clipped finds all three. Bounds are taken with a margin for rounding to float32.
+    with what was clipped finds all three. Bounds are taken with a margin for rounding to float32. Choices are
+    one-hot, and always good.
     """
 
     def __init__(self, encoder: ObservationEncoder, num_rows: int, *, bounds: bool) -> None:
         self._parts = encoder.parts
+        self._is_needed = any(leaf["kind"] not in ("discrete", "multi_discrete") for _, leaf, _ in self._parts)
         self._low = np.full(encoder.size, -_LARGEST, np.float32)
         self._high = np.full(encoder.size, _LARGEST, np.float32)
         if bounds:
@@ -38,12 +40,16 @@ class ObservationCheck:
 
     def all_good(self, rows: Array) -> bool:
         """Return whether every row, of as many as the check was made for, is good."""
+        if not self._is_needed:
+            return True
         clipped = np.fmin(np.fmax(rows, self._all_low, out=self._clipped), self._all_high, out=self._clipped)
         # The bytes of zeros may differ, by their sign.
         return clipped.tobytes() == rows.tobytes() or bool((clipped == rows).all())
 
     def problem(self, row: Array) -> str | None:
         """Return what is wrong with one row, or None."""
+        if not self._is_needed:
+            return None
         clipped = np.fmin(np.fmax(row, self._low, out=self._clipped_row), self._high, out=self._clipped_row)
         if clipped.tobytes() == row.tobytes() or (clipped == row).all():
             return None

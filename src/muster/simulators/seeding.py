@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def generator(seed: int, stream: Stream, *place: int) -> np.random.Generator:
 
 def reset_seed(seed: int, stream: Stream, *place: int) -> int:
     """Return the seed of one episode, as `reset` takes it; it fits a 32-bit signed integer."""
-    return int(np.random.SeedSequence([seed, stream, *place]).generate_state(1)[0] >> 1)
+    digest = blake2b(repr((seed, int(stream), *map(int, place))).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 class ProcessRandomness:

@@ -6,16 +6,18 @@ import logging
 import os
 import shutil
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
+from muster.engines.choosing import problems_without_simulator
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment, load_experiment
 from muster.experiment.schema import Experiment
+from muster.experiment.sweep import SweepSection
 from muster.runs.files import explained, write_text
 from muster.runs.lock import RunLock
 from muster.sweeps.folder import SweepFolder, choose_folder
@@ -60,6 +62,7 @@ def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListen
             "    for example: --set sweep.parameters.algorithm.lr='{ grid = [1e-4, 1e-3] }'"
         )
     _require_packages(experiment.sweep.search)
+    _require_known_keys(loaded, experiment.sweep)
     folder = choose_folder(experiment, options.runs_dir, resume=options.resume)
     if folder.exists():
         _require_same(folder, experiment)
@@ -85,6 +88,20 @@ def _require_packages(search: str) -> None:
     needed = [*TUNE_PACKAGES, *(["optuna"] if search == "optuna" else [])]
     if missing := [name for name in needed if find_spec(name) is None]:
         raise InputError(f"a sweep needs {', '.join(missing)}\n    pip install 'muster-rl[sweep]'")
+
+
+def _require_known_keys(loaded: LoadedExperiment, section: SweepSection) -> None:
+    """Refuse what varies and the engine does not know, before any trial starts; the first value stands for all."""
+    problems = []
+    alone = loaded.without("sweep")
+    for key, parameter in section.parameters.items():
+        if not key.startswith("algorithm.") or key in ("algorithm.name", "algorithm.engine"):
+            continue
+        trial = alone.replace(key, parameter.values[0], "sweep")
+        about = [problem for problem in problems_without_simulator(trial) if problem.place == key]
+        problems += [replace(problem, place=f"sweep.parameters.{key}") for problem in about]
+    if problems:
+        raise ExperimentError(loaded.subject, problems)
 
 
 def _open(folder: SweepFolder, loaded: LoadedExperiment) -> SweepRecord:

@@ -41,7 +41,8 @@ def test_log_prob_and_its_gradient(distribution: Choices | Gaussian) -> None:
     expected = torch_log_prob(distribution, tensor, torch.tensor(actions))
     expected.sum().backward()
     np.testing.assert_allclose(distribution.log_prob(outputs, actions), expected.detach().numpy(), rtol=1e-6)
-    gradient = gradients_of(distribution).log_prob_gradient(outputs, actions)
+    log_probs, gradient = gradients_of(distribution).log_prob(outputs, actions)
+    np.testing.assert_allclose(log_probs, distribution.log_prob(outputs, actions), rtol=1e-6)
     assert tensor.grad is not None
     np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=1e-6, atol=1e-9)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,18 +54,18 @@ class ActorCritic:
             distribution,
         )
 
-    @property
+    @cached_property
     def log_std_shape(self) -> tuple[int, ...]:
         """Shape of the deviations' parameters: one for each number, or for each of the last features as well."""
         numbers = self.distribution.num_numbers
         return (self.policy.sizes[-2], numbers) if self.state_dependent else (numbers,)
 
-    @property
+    @cached_property
     def num_policy_parameters(self) -> int:
         """Length of the flat vector's part that decides how the policy acts."""
         return self.policy.num_parameters + int(np.prod(self.log_std_shape))
 
-    @property
+    @cached_property
     def num_parameters(self) -> int:
         """Length of the flat vector."""
         return self.num_policy_parameters + self.value.num_parameters

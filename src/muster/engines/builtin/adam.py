@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,16 +32,21 @@ class Adam:
         return Adam(self.mean.copy(), self.square.copy(), self.steps)
 
     def step(self, parameters: Array, gradient: Array, lr: float) -> None:
-        """Move the parameters against the gradient, in place."""
+        """Move the parameters against the gradient, in place.
+
+        All scalars are Python's: NumPy's would have it compute in double precision.
+        """
         self.steps += 1
+        correction = math.sqrt(1 - _BETA2**self.steps)
+        scratch = (1 - _BETA1) * gradient
         self.mean *= _BETA1
-        self.mean += (1 - _BETA1) * gradient
+        self.mean += scratch
+        np.multiply(gradient, gradient, out=scratch)
+        scratch *= 1 - _BETA2
         self.square *= _BETA2
-        self.square += (1 - _BETA2) * gradient * gradient
-        correction = np.sqrt(1 - _BETA2**self.steps)
-        step_size = lr * correction / (1 - _BETA1**self.steps)
-        change = np.sqrt(self.square)
-        change += _EPSILON * correction
-        np.divide(self.mean, change, out=change)
-        change *= step_size
-        parameters -= change
+        self.square += scratch
+        np.sqrt(self.square, out=scratch)
+        scratch += _EPSILON * correction
+        np.divide(self.mean, scratch, out=scratch)
+        scratch *= lr * correction / (1 - _BETA1**self.steps)
+        parameters -= scratch

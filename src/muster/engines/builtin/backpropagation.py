@@ -33,10 +33,11 @@ def forward(network: MLP, layers: Layers, inputs: Array) -> tuple[Array, Activat
 def backward(network: MLP, layers: Layers, activations: Activations, output_gradient: Array, out: Layers) -> None:
     """Write the gradient of every weight and bias to `out`, given the gradient at the outputs."""
     gradient = output_gradient
+    ones = np.ones(len(gradient), gradient.dtype)
     for i in range(len(layers) - 1, -1, -1):
         weight_gradient, bias_gradient = out[i]
         np.matmul(activations[i].T, gradient, out=weight_gradient)
-        gradient.sum(axis=0, out=bias_gradient)
+        np.matmul(ones, gradient, out=bias_gradient)
         if i:
             gradient = gradient @ layers[i][0].T
             gradient *= _slope(network, activations[i])
@@ -57,5 +58,6 @@ def along(network: MLP, layers: Layers, activations: Activations, direction: Lay
 def _slope(network: MLP, activation: Array) -> Array:
     """Return the activation function's derivative, from its value."""
     if network.activation == "tanh":
-        return 1.0 - activation * activation
+        slope: Array = activation * activation
+        return np.subtract(1.0, slope, out=slope)
     return (activation > 0).astype(activation.dtype)

@@ -15,8 +15,8 @@ Array = NDArray[Any]
 class PolicyGradients(Protocol):
     """The mathematics of one kind of distribution; every array has a row per step."""
 
-    def log_prob_gradient(self, outputs: Array, actions: Array) -> Array:
-        """Return the derivative of each action's log-probability, `[B, num_outputs]`."""
+    def log_prob(self, outputs: Array, actions: Array) -> tuple[Array, Array]:
+        """Return each action's log-probability `[B]` and its derivative, `[B, num_outputs]`."""
 
     def entropy(self, outputs: Array) -> tuple[Array, Array]:
         """Return the entropy `[B]` and its derivative."""
@@ -34,13 +34,16 @@ class ChoicesGradients:
     def __init__(self, distribution: Choices) -> None:
         self._segments = distribution.segments
 
-    def log_prob_gradient(self, outputs: Array, actions: Array) -> Array:
+    def log_prob(self, outputs: Array, actions: Array) -> tuple[Array, Array]:
+        total = np.zeros(len(outputs), outputs.dtype)
         gradient = np.empty_like(outputs)
         rows = np.arange(len(outputs))
         for i, segment in enumerate(self._segments):
-            gradient[:, segment] = -np.exp(log_softmax(outputs[:, segment]))
+            log_p = log_softmax(outputs[:, segment])
+            total += log_p[rows, actions[:, i]]
+            np.negative(np.exp(log_p), out=gradient[:, segment])
             gradient[rows, segment.start + actions[:, i]] += 1.0
-        return gradient
+        return total, gradient
 
     def entropy(self, outputs: Array) -> tuple[Array, Array]:
         total = np.zeros(len(outputs), outputs.dtype)
@@ -73,13 +76,14 @@ class GaussianGradients:
     """Independent normal numbers; outputs are means, then logarithms of deviations."""
 
     def __init__(self, distribution: Gaussian) -> None:
-        self._split = distribution.split
+        self._log_prob, self._split = distribution.log_prob, distribution.split
 
-    def log_prob_gradient(self, outputs: Array, actions: Array) -> Array:
+    def log_prob(self, outputs: Array, actions: Array) -> tuple[Array, Array]:
         mean, log_std = self._split(outputs)
         inverse_std = np.exp(-log_std)
         standardised = (actions - mean) * inverse_std
-        return np.concatenate([standardised * inverse_std, standardised**2 - 1.0], axis=1)
+        gradient = np.concatenate([standardised * inverse_std, standardised**2 - 1.0], axis=1)
+        return self._log_prob(outputs, actions), gradient
 
     def entropy(self, outputs: Array) -> tuple[Array, Array]:
         _, log_std = self._split(outputs)
@@ -109,14 +113,14 @@ class MixedGradients:
             GaussianGradients(distribution.numbers),
         )
 
-    def log_prob_gradient(self, outputs: Array, actions: Array) -> Array:
+    def log_prob(self, outputs: Array, actions: Array) -> tuple[Array, Array]:
         logits, gaussian = self._distribution.split(outputs)
         chosen, numbers = self._distribution.split_actions(actions)
-        gradients = [
-            self._choices.log_prob_gradient(logits, chosen),
-            self._numbers.log_prob_gradient(gaussian, numbers),
-        ]
-        return np.concatenate(gradients, axis=1)
+        (first, first_gradient), (second, second_gradient) = (
+            self._choices.log_prob(logits, chosen),
+            self._numbers.log_prob(gaussian, numbers),
+        )
+        return first + second, np.concatenate([first_gradient, second_gradient], axis=1)
 
     def entropy(self, outputs: Array) -> tuple[Array, Array]:
         logits, gaussian = self._distribution.split(outputs)

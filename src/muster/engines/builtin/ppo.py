@@ -84,11 +84,11 @@ def loss_gradient(
     observations, masks, actions, old_log_probs, advantages, returns, old_values = rows
     outputs, values, pull_back = networks.differentiate(parts, observations)
     outputs = masked(outputs, masks)
-    ratio = np.exp(networks.distribution.log_prob(outputs, actions) - old_log_probs)
+    log_probs, at_outputs = mathematics.log_prob(outputs, actions)
+    ratio = np.exp(log_probs - old_log_probs)
     clip = settings.clip_param
     unclipped = np.where(advantages >= 0, ratio <= 1 + clip, ratio >= 1 - clip)
     weight = (-advantages * ratio * unclipped) / len(ratio)
-    at_outputs = mathematics.log_prob_gradient(outputs, actions)
     at_outputs *= weight[:, None]
     if settings.entropy_coeff:
         at_outputs -= (settings.entropy_coeff / len(ratio)) * mathematics.entropy(outputs)[1]

@@ -100,7 +100,7 @@ def _surrogate_gradient(networks: ActorCritic, parameters: Array, batch: Batch, 
     parts = networks.split(parameters)
     network_outputs, activations = forward(networks.policy, parts.policy, batch.observations)
     outputs = masked(networks.with_log_std(parts, network_outputs, activations[-1]), batch.masks)
-    at_outputs = gradients_of(networks.distribution).log_prob_gradient(outputs, batch.actions)
+    _, at_outputs = gradients_of(networks.distribution).log_prob(outputs, batch.actions)
     at_outputs *= (advantages / len(advantages))[:, None]
     return _to_parameters(networks, parameters, activations, at_outputs)
 

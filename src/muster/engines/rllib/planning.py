@@ -7,6 +7,7 @@ from pathlib import Path
 
 from muster.engines.engine import Needs, Request
 from muster.engines.hanging import IN_ONE_PROCESS
+from muster.engines.rllib.algorithms import ALGORITHMS
 from muster.engines.rllib.configuring import Subject, make_config, quieten
 from muster.engines.rllib.engine import RLlibEngine
 from muster.engines.rllib.guarding import GuardedSimulator
@@ -59,7 +60,7 @@ def make_rllib_plan(request: Request) -> RLlibPlan:
     experiment = loaded.experiment
     observations, actions, problems = _spaces(request, loaded)
     subject = Subject(experiment, observations, actions)
-    problems += _key_problems(loaded, subject)
+    problems += _key_problems(loaded)
     if problems:
         raise ExperimentError(loaded.subject, problems)
     config = make_config(subject, request.num_workers, GuardedSimulator, {})
@@ -121,11 +122,17 @@ _SPACE_NAMES = {"discrete": "Discrete", "multi_discrete": "MultiDiscrete", "box"
 _BUILTIN_KEYS = {"action_bounds", "log_std_init", "use_sde", "sde_sample_freq"}
 
 
-def _key_problems(loaded: LoadedExperiment, subject: Subject) -> list[Problem]:
+def problems_without_simulator(loaded: LoadedExperiment) -> list[Problem]:
+    """Return what is wrong with an experiment's keys, whatever its simulator."""
+    return _key_problems(_with_defaults(loaded))
+
+
+def _key_problems(loaded: LoadedExperiment) -> list[Problem]:
     experiment, algorithm = loaded.experiment, loaded.experiment.algorithm
+    entry = ALGORITHMS[algorithm.name]
     given = dict(algorithm.model_extra or {})
     own = set(type(algorithm).model_fields)
-    problems = problems_with_keys(loaded, subject.algorithm.new_config(algorithm.name), own, given)
+    problems = problems_with_keys(loaded, entry.new_config(algorithm.name), own, given)
     if isinstance(algorithm, PPOSection) and algorithm.target_kl is not None:
         problems.append(
             Problem(
@@ -139,7 +146,7 @@ def _key_problems(loaded: LoadedExperiment, subject: Subject) -> list[Problem]:
         for key in _BUILTIN_KEYS & own
         if getattr(algorithm, key) != type(algorithm).model_fields[key].default
     ]
-    if subject.algorithm.replays:
+    if entry.replays:
         problems += [
             Problem(
                 loaded.place(f"normalize.{key}"),
