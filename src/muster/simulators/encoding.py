@@ -126,7 +126,7 @@ class _Choices:
         choices = choices.reshape(-1)
         relative = choices.astype(np.int64, copy=False) - self._start
         # Read without a sign, what is below zero is very large.
-        if (relative.view(np.uint64) >= self._ends).any():
+        if np.count_nonzero(relative.view(np.uint64) >= self._ends):
             upper = self._start + self._sizes - 1
             raise ValueError(
                 f"{self.name} {choices.tolist()} lies outside its space: "

@@ -157,9 +157,10 @@ class BuiltinEngine:
 
     def _weights(self) -> Weights:
         learner, normalize = self._learner, self._experiment.normalize
+        is_scaled = normalize.observations and bool(self._scalable.any())
         return Weights(
             learner.parameters,
-            learner.observations.scale(self._scalable) if normalize.observations else None,
+            learner.observations.scale(self._scalable) if is_scaled else None,
             float(learner.returns.std[0]) if normalize.rewards else 1.0,
         )
 

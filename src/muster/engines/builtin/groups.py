@@ -131,6 +131,7 @@ class EnvGroup:
         self.index = index
         self._encoder = ObservationEncoder(settings.observations)
         self._packs = self._encoder.is_all_pixels
+        self._measures = bool(self._encoder.scalable.any())
         self._decoder = ActionDecoder(settings.actions)
         self._networks = settings.networks()
         self._exploration = settings.model.exploration(self._networks)
@@ -327,7 +328,7 @@ class EnvGroup:
         )
 
     def _observation_moments(self, recording: _Recording, keep: Any) -> Moments:
-        if self._packs:
+        if not self._measures:
             return Moments.empty(self._encoder.size)
         return Moments.of(recording.raw.reshape(-1, self._encoder.size)[keep])
 
