@@ -180,6 +180,7 @@ def test_nothing_of_these_ways_is_in_a_process_list(lab: Lab, sshd: Sshd, shared
     assert not leftovers(lab.login)
 
 
+@pytest.mark.long
 def test_scale_measures_hosts_of_a_launch(lab: Lab, sshd: Sshd, shared: Path) -> None:
     (shared / "named.py").write_text(
         "import pathlib, socket\n"

@@ -49,7 +49,7 @@ def recorded(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted((folder / "run" / "failures").glob("*.json"))]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_a_failure_keeps_what_repeats_it(workers: int, tmp_path: Path, ray_with_four_cpus: None) -> None:
     result, heard = run("outside", workers, tmp_path, stop__iterations=3)
     assert result.state == "finished"
@@ -92,7 +92,8 @@ def test_a_call_that_hangs_is_interrupted(
     assert any("env.step_timeout in this one process" in notice for notice in heard.notices) == (workers == 0)
 
 
-@pytest.mark.parametrize("how", ["hang in C", pytest.param("hang deaf", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["hang in C", "hang deaf"])
 def test_a_worker_that_heeds_no_interruption_is_replaced(
     how: str, tmp_path: Path, ray_with_four_cpus: None
 ) -> None:
