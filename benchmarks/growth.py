@@ -31,8 +31,8 @@ RESULTS = Path(__file__).parent / "results"
 JSON_FILE, PLOT = RESULTS / "growth.json", RESULTS / "growth.png"
 ROUNDS = 3
 BATCH = 4096
-WORKERS = (1, 4, 8, 16, 32, 64)
-MOST = max(WORKERS)
+WORKERS = (1, 8, 32, 64)
+SIMULATORS = 64
 WARM_UP, MEASURED = 2, 5
 HIDDEN = (16, 64, 256, 1024)
 LENGTHS = (8, 32, 128, 512)
@@ -56,7 +56,7 @@ class MeasuredCollector(RayCollector):
 
 def run() -> str:
     """Measure all three, several rounds, and draw them."""
-    by_workers = {groups: _rounds(WORKERS, _by_workers(groups)) for groups in ("many", "few")}
+    by_workers = _rounds(WORKERS, _by_workers)
     by_size = _rounds(HIDDEN, _broadcast)
     by_length = _rounds(LENGTHS, _by_length)
     figures = {"workers": by_workers, "weights": by_size, "fragments": by_length}
@@ -94,18 +94,16 @@ def _train(**settings: Any) -> tuple[float, float]:
     return cpu, wall
 
 
-def _by_workers(groups: str) -> Any:
-    def measure(workers: int) -> dict[str, float]:
-        cpu, wall = _train(
-            resources__workers=workers,
-            resources__env_groups=MOST if groups == "many" else workers,
-            resources__envs_per_group=1 if groups == "many" else MOST // workers,
-            algorithm__train_batch_size=BATCH,
-            algorithm__minibatch_size=BATCH,
-        )
-        return {"cpu": cpu, "wall": wall}
-
-    return measure
+def _by_workers(workers: int) -> dict[str, float]:
+    """Return what a batch takes of the driver's CPU time, and of time, with a group of one for every simulator."""
+    cpu, wall = _train(
+        resources__workers=workers,
+        resources__env_groups=SIMULATORS,
+        resources__envs_per_group=1,
+        algorithm__train_batch_size=BATCH,
+        algorithm__minibatch_size=BATCH,
+    )
+    return {"cpu": cpu, "wall": wall}
 
 
 def _broadcast(hidden: int) -> dict[str, float]:
@@ -165,8 +163,7 @@ def _fragment_bytes(length: int, envs: int) -> int:
     return len(pickle.dumps(group.sample(weights), protocol=5))
 
 
-def _workers_table(found: dict[str, dict[int, dict[str, float]]]) -> list[str]:
-    many, few = found["many"], found["few"]
+def _workers_table(found: dict[int, dict[str, float]]) -> list[str]:
     lines = [
         "# Growth",
         "",
@@ -174,19 +171,15 @@ def _workers_table(found: dict[str, dict[int, dict[str, float]]]) -> list[str]:
         "",
         "## The driver's work by the number of workers",
         "",
-        f"Simulators that sleep for a millisecond in every step, {MOST} in all, {BATCH:,} steps an iteration. The "
-        "driver's CPU time for a batch, and the time that passes: with the same "
-        f"{MOST} groups of one simulator each for any number of workers, and with one group for each worker.",
+        f"{SIMULATORS} simulators that sleep for a millisecond in every step, each a group of its own, {BATCH:,} "
+        "steps a batch: the driver's CPU time for a batch, and the time that passes.",
         "",
-        f"| workers | {MOST} groups: driver | passed | one group each: driver | passed |",
-        "|---|---|---|---|---|",
+        "| workers | driver | passed |",
+        "|---|---|---|",
     ]
-    for workers in WORKERS:
-        cells = [f"{row[key] * 1e3:,.1f} ms" for row in (many[workers], few[workers]) for key in ("cpu", "wall")]
-        lines.append(f"| {workers} | " + " | ".join(cells) + " |")
-    ratios = [table[64]["cpu"] / table[8]["cpu"] for table in (many, few)]
-    lines += ["", f"64 workers to 8: {ratios[0]:.2f} with the same groups, {ratios[1]:.2f} with one group each."]
-    return lines
+    for workers, row in found.items():
+        lines.append(f"| {workers} | {row['cpu'] * 1e3:,.1f} ms | {row['wall'] * 1e3:,.0f} ms |")
+    return [*lines, "", f"64 workers to 8: {found[64]['cpu'] / found[8]['cpu']:.2f}."]
 
 
 def _size_table(found: dict[int, dict[str, float]]) -> list[str]:
@@ -221,7 +214,7 @@ def _length_table(found: dict[int, dict[str, float]]) -> list[str]:
 
 
 def _plot(
-    by_workers: dict[str, dict[int, dict[str, float]]],
+    by_workers: dict[int, dict[str, float]],
     by_size: dict[int, dict[str, float]],
     by_length: dict[int, dict[str, float]],
 ) -> None:
@@ -231,12 +224,9 @@ def _plot(
     from matplotlib import pyplot
 
     figure, (workers, sizes, lengths) = pyplot.subplots(1, 3, figsize=(13, 4))
-    labels = {"many": f"{MOST} groups", "few": "one group for each worker"}
-    for name, table in by_workers.items():
-        workers.plot(list(table), [row["cpu"] * 1e3 for row in table.values()], "o-", label=labels[name])
+    workers.plot(list(by_workers), [row["cpu"] * 1e3 for row in by_workers.values()], "o-")
     workers.set(xscale="log", xlabel="workers", ylabel="driver, ms a batch", ylim=(0, None))
     workers.set_xticks(WORKERS, [str(number) for number in WORKERS])
-    workers.legend()
     points = list(by_size.values())
     sizes.plot([row["megabytes"] for row in points], [row["seconds"] * 1e3 for row in points], "o-")
     sizes.set(xscale="log", xlabel="weights, megabytes", ylabel=f"ms to {RECEIVERS} workers", ylim=(0, None))
