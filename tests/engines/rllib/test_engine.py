@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from muster import load_policy, train
 from muster.engines.rllib import state
+from muster.engines.rllib.watching import THREAD_NAME
 from muster.errors import CheckpointError, ClusterError, NonFiniteUpdateError, SimulatorError
 from muster.runs.checkpoints import verify
 from muster.runs.files import read_json_lines
@@ -41,6 +43,7 @@ def test_a_simulator_that_always_fails_ends_the_run_with_its_own_traceback(
     assert 'toys.py", line' in str(caught.value)
     assert "ray" not in str(caught.value)
     assert caught.value.result.exit_code == 3
+    assert THREAD_NAME not in [thread.name for thread in threading.enumerate()]
     failure = json.loads((tmp_path / "run" / "failures" / "0001.json").read_text())
     assert (failure["error"], failure["step"]) == ("RuntimeError: the pump broke", 2)
 

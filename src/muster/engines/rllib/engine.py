@@ -188,8 +188,10 @@ class RLlibEngine:
             with self._hangs_interrupted():
                 self._algorithm.stop()
             return STATION.take().failures
-        for actor in [*ray.get(self._collector.runners.remote()), self._collector]:
-            ray.kill(actor)
+        for runner in ray.get(self._collector.runners.remote()):
+            ray.kill(runner)
+        self._watched.end()
+        ray.kill(self._collector)
         # Else its destructor does it later, and starts another Ray for that.
         self._algorithm.learner_group.shutdown()
         return []

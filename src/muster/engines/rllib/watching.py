@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from muster.engines.engine import MAX_LOSSES_IN_A_ROW, SamplingAbandonedError
 from muster.errors import ClusterError, SimulatorError
 
 POLL_SECONDS = 0.2
+END_SECONDS = 10.0
+THREAD_NAME = "RLlib's training"
 LONGEST_WITHOUT_RUNNERS = 120.0
 
 
@@ -29,6 +32,7 @@ class WatchedTraining:
         self._losses_at_report = 0
         self._losses_told = 0
         self._healthy_at = time.monotonic()
+        self._thread: threading.Thread | None = None
 
     def train(self, interrupted: Callable[[], bool]) -> dict[str, Any]:
         """Train once.
@@ -45,8 +49,10 @@ class WatchedTraining:
                 outcome.append(self._algorithm.train())
             except Exception as error:
                 outcome.append(error)
+            except SystemExit:
+                pass
 
-        thread = threading.Thread(target=train, daemon=True)
+        thread = self._thread = threading.Thread(target=train, name=THREAD_NAME, daemon=True)
         thread.start()
         while thread.is_alive():
             thread.join(POLL_SECONDS)
@@ -57,6 +63,17 @@ class WatchedTraining:
             raise outcome[0]
         result: dict[str, Any] = outcome[0]
         return result
+
+    def end(self) -> None:
+        """End a training that was given up: Ray ends this process if it is in use while it is shut down.
+
+        It heeds this when what it waits for comes or is lost, so the env runners must have been ended before.
+        """
+        thread = self._thread
+        if thread is not None and thread.is_alive():
+            raised = ctypes.py_object(SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), raised)
+            thread.join(END_SECONDS)
 
     def take_losses(self) -> int:
         """Return how many env runners were lost and replaced since this was last called."""
