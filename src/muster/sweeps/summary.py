@@ -57,8 +57,11 @@ def verdict(record: SweepRecord, is_complete: bool, interruption: Interruption |
     failed = [trial for trial in record.trials if trial.state == "failed"]
     unfinished = [trial for trial in record.trials if not trial.is_done]
     if unfinished or not is_complete:
-        left = f"{len(unfinished)} trials are not done"
-        return (interruption.reason, interruption.exit_code) if interruption else (left, RESUMABLE)
+        if interruption:
+            return interruption.reason, interruption.exit_code
+        reasons = {trial.reason for trial in unfinished}
+        is_theirs = len(reasons) == 1 and all(reasons)
+        return reasons.pop() if is_theirs else f"{len(unfinished)} trials are not done", RESUMABLE
     if failed and len(failed) == len(record.trials):
         codes = {trial.exit_code or 1 for trial in failed}
         return "all trials failed", codes.pop() if len(codes) == 1 else 1
