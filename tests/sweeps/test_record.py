@@ -55,6 +55,19 @@ def test_the_exit_code(
     assert verdict(record(*trials), is_complete, interruption)[1] == code
 
 
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        (["the wall time is about to end"] * 2, "the wall time is about to end"),
+        (["the wall time is about to end", "lost"], "2 trials are not done"),
+        (["", ""], "2 trials are not done"),
+    ],
+)
+def test_a_reason_that_all_trials_share_is_the_sweep_s(reasons: list[str], expected: str) -> None:
+    trials = [Trial("trial-001", {}, "stopped", reason=reason, exit_code=75) for reason in reasons]
+    assert verdict(record(*trials), True, None) == (expected, 75)
+
+
 def test_without_the_extra_the_message_has_the_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
