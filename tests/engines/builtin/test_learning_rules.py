@@ -70,6 +70,17 @@ def test_adam_agrees_with_torch() -> None:
     np.testing.assert_allclose(parameters, tensor.detach().numpy(), rtol=1e-5)
 
 
+def test_adam_keeps_no_subnormal_numbers_where_gradients_have_vanished() -> None:
+    parameters = np.ones(4, np.float32)
+    optimizer = Adam.create(4)
+    for step in range(2000):
+        gradient = np.array([1.0, 0.0, 0.0 if step else 1e-3, 1e-12], np.float32)
+        optimizer.step(parameters, gradient, 1e-4)
+        for kept in (optimizer.mean, optimizer.square):
+            assert not ((kept != 0) & (np.abs(kept) < np.finfo(np.float32).tiny)).any()
+    assert optimizer.mean[2] == 0 and optimizer.mean[3] != 0
+
+
 def test_conjugate_gradient_solves_a_linear_system() -> None:
     rng = np.random.default_rng(0)
     root = rng.standard_normal((8, 8))
@@ -141,7 +152,9 @@ def test_ppo_s_policy_gradient_agrees_with_autograd(distribution: Choices | Gaus
         batch.returns,
         batch.values,
     )
-    gradient = ppo.loss_gradient(networks, networks.split(moved), gradients_of(distribution), settings, rows)
+    gradient = np.empty_like(moved)
+    parts, out = networks.split(moved), networks.split(gradient)
+    ppo.loss_gradient(networks, parts, gradients_of(distribution), settings, rows, out)
     flat = torch.tensor(moved.astype(np.float64), requires_grad=True)
     torch_policy_loss(networks, flat, batch, clip=0.1).backward()
     assert flat.grad is not None

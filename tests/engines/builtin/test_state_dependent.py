@@ -73,7 +73,9 @@ def test_ppo_s_gradient_is_that_of_finite_differences() -> None:
 
     columns = (batch.observations, batch.masks, batch.actions, batch.log_probs, advantages)
     rows = (*columns, batch.returns, batch.values)
-    gradient = ppo.loss_gradient(networks, networks.split(parameters), mathematics, settings, rows)
+    gradient = np.empty_like(parameters)
+    parts, out = networks.split(parameters), networks.split(gradient)
+    ppo.loss_gradient(networks, parts, mathematics, settings, rows, out)
     rng = np.random.default_rng(2)
     for start, end in ((0, networks.policy.num_parameters), (networks.policy.num_parameters, None)):
         direction = np.zeros_like(parameters)

@@ -136,17 +136,14 @@ class ActorCritic:
         return MLPPolicy(*spaces, self.policy, parts.policy, interface.scale, log_std)
 
     def differentiate(self, parts: Parameters, rows: Array) -> tuple[Array, Array, PullBack]:
-        """Return outputs and values, and what carries gradients at them back to the parameters."""
+        """Return outputs and values, and what carries gradients at them back to parts of a flat vector."""
         network_outputs, activations = forward(self.policy, parts.policy, rows)
         outputs = self.with_log_std(parts, network_outputs, activations[-1])
         values, value_activations = forward(self.value, parts.value, rows)
 
-        def pull_back(at_outputs: Array, at_values: Array) -> Array:
-            gradient = np.empty(self.num_parameters, rows.dtype)
-            out = self.split(gradient)
+        def pull_back(at_outputs: Array, at_values: Array, out: Parameters) -> None:
             self.policy_gradient(parts, activations, at_outputs, out)
             backward(self.value, parts.value, value_activations, at_values[:, None], out.value)
-            return gradient
 
         return outputs, values[:, 0], pull_back
 

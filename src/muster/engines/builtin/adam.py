@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-5
+_FORGET_EVERY = 64
+_FADED = 1e-30
+"""Far too small for a step that a weight would notice, and still normal after as many steps as lie between."""
 
 
 @dataclass
@@ -32,21 +35,31 @@ class Adam:
         return Adam(self.mean.copy(), self.square.copy(), self.steps)
 
     def step(self, parameters: Array, gradient: Array, lr: float) -> None:
-        """Move the parameters against the gradient, in place.
+        """Move the parameters against the gradient, in place; the gradient is used up.
 
         All scalars are Python's: NumPy's would have it compute in double precision.
         """
         self.steps += 1
+        if self.steps % _FORGET_EVERY == 0:
+            self._forget()
         correction = math.sqrt(1 - _BETA2**self.steps)
-        scratch = (1 - _BETA1) * gradient
-        self.mean *= _BETA1
-        self.mean += scratch
-        np.multiply(gradient, gradient, out=scratch)
+        scratch = gradient * gradient
         scratch *= 1 - _BETA2
         self.square *= _BETA2
         self.square += scratch
+        gradient *= 1 - _BETA1
+        self.mean *= _BETA1
+        self.mean += gradient
         np.sqrt(self.square, out=scratch)
         scratch += _EPSILON * correction
         np.divide(self.mean, scratch, out=scratch)
         scratch *= lr * correction / (1 - _BETA1**self.steps)
         parameters -= scratch
+
+    def _forget(self) -> None:
+        """Set to zero what has faded away, as it does where an input is always zero.
+
+        It would become subnormal, and computing with such numbers is many times slower.
+        """
+        for faded in (self.mean, self.square):
+            faded[np.abs(faded) < _FADED] = 0.0

@@ -14,8 +14,8 @@ from muster.policies.distributions import AnyDistribution
 
 Array = NDArray[Any]
 
-PullBack = Callable[[Array, Array], Array]
-"""From gradients at the outputs `[B, num_outputs]` and the values `[B]` to that of the flat vector."""
+PullBack = Callable[[Array, Array, Any], None]
+"""Takes gradients at the outputs `[B, num_outputs]` and the values `[B]`, and the parts to write theirs to."""
 
 
 class Networks(Protocol):
@@ -45,4 +45,4 @@ class Networks(Protocol):
         """Return the value of each row, `[B]`."""
 
     def differentiate(self, parts: Any, rows: Array) -> tuple[Array, Array, PullBack]:
-        """Return outputs and values, and what carries gradients at them back to the parameters."""
+        """Return outputs and values, and what carries gradients at them back to parts of a flat vector."""

@@ -39,10 +39,13 @@ class ChoicesGradients:
         gradient = np.empty_like(outputs)
         rows = np.arange(len(outputs))
         for i, segment in enumerate(self._segments):
-            log_p = log_softmax(outputs[:, segment])
-            total += log_p[rows, actions[:, i]]
-            np.negative(np.exp(log_p), out=gradient[:, segment])
-            gradient[rows, segment.start + actions[:, i]] += 1.0
+            logits, chosen = outputs[:, segment], actions[:, i]
+            shifted = logits - logits.max(axis=1, keepdims=True)
+            exponentials = np.exp(shifted)
+            sums = exponentials.sum(axis=1, keepdims=True)
+            total += shifted[rows, chosen] - np.log(sums[:, 0])
+            np.divide(exponentials, -sums, out=gradient[:, segment])
+            gradient[rows, segment.start + chosen] += 1.0
         return total, gradient
 
     def entropy(self, outputs: Array) -> tuple[Array, Array]:

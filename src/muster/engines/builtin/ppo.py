@@ -46,7 +46,8 @@ def update(
         NonFiniteUpdateError: if a gradient or the result is not finite.
     """
     parameters, optimizer = parameters.copy(), optimizer.copy()
-    parts = networks.split(parameters)
+    gradient = np.empty_like(parameters)
+    parts, gradient_parts = networks.split(parameters), networks.split(gradient)
     mathematics = gradients_of(networks.distribution)
     old_outputs = _outputs(networks, parts, batch)
     columns = (
@@ -63,7 +64,7 @@ def update(
     while epochs < settings.num_epochs:
         epochs += 1
         for rows in minibatches(rng, settings.minibatch_size, *columns):
-            gradient = loss_gradient(networks, parts, mathematics, settings, rows)
+            loss_gradient(networks, parts, mathematics, settings, rows, gradient_parts)
             norms.append(_clip(gradient, settings.grad_clip))
             optimizer.step(parameters, gradient, lr)
         if settings.target_kl is not None:
@@ -78,9 +79,14 @@ def update(
 
 
 def loss_gradient(
-    networks: Networks, parts: Any, mathematics: PolicyGradients, settings: PPOSection, rows: tuple[Array, ...]
-) -> Array:
-    """Return the gradient of the loss on a minibatch, `rows` being the batch's columns."""
+    networks: Networks,
+    parts: Any,
+    mathematics: PolicyGradients,
+    settings: PPOSection,
+    rows: tuple[Array, ...],
+    out: Any,
+) -> None:
+    """Write the gradient of the loss on a minibatch to `out`, `rows` being the batch's columns."""
     observations, masks, actions, old_log_probs, advantages, returns, old_values = rows
     outputs, values, pull_back = networks.differentiate(parts, observations)
     outputs = masked(outputs, masks)
@@ -92,7 +98,7 @@ def loss_gradient(
     at_outputs *= weight[:, None]
     if settings.entropy_coeff:
         at_outputs -= (settings.entropy_coeff / len(ratio)) * mathematics.entropy(outputs)[1]
-    return pull_back(at_outputs, value_loss_gradient(values, returns, old_values, settings))
+    pull_back(at_outputs, value_loss_gradient(values, returns, old_values, settings), out)
 
 
 def value_loss_gradient(values: Array, returns: Array, old_values: Array, settings: PPOSection) -> Array:

@@ -61,11 +61,11 @@ class TorchNetworks:
         return self._forward(parts, rows)[1]
 
     def differentiate(self, parts: Tensors, rows: Array) -> tuple[Array, Array, PullBack]:
-        """Return outputs and values, and what carries gradients at them back to the parameters."""
+        """Return outputs and values, and what carries gradients at them back to parts of a flat vector."""
         leaves = {name: part.detach().requires_grad_() for name, part in parts.items()}
         outputs, values = functional_call(self._module, leaves, (torch.from_numpy(unpacked(rows)),))
 
-        def pull_back(at_outputs: Array, at_values: Array) -> Array:
+        def pull_back(at_outputs: Array, at_values: Array, out: Tensors) -> None:
             gradients = torch.autograd.grad(
                 [outputs, values],
                 list(leaves.values()),
@@ -73,7 +73,8 @@ class TorchNetworks:
                 allow_unused=True,
                 materialize_grads=True,
             )
-            return _flat(gradients)
+            for part, gradient in zip(out.values(), gradients, strict=True):
+                part.copy_(gradient)
 
         return outputs.detach().numpy(), values.detach().numpy(), pull_back
 
