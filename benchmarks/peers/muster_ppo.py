@@ -39,9 +39,9 @@ def main() -> None:
     """Train for some iterations."""
     peer = Peer()
     arguments = peer.arguments
-    trpo = arguments.algorithm == "trpo"
     settings: dict[str, Any] = {
         "env.id": SIMULATORS[peer.workload],
+        "seed": arguments.seed,
         "algorithm.name": arguments.algorithm.upper(),
         "algorithm.train_batch_size": BATCH,
         "algorithm.gamma": GAMMA,
@@ -57,8 +57,6 @@ def main() -> None:
         "checkpoint.every": 10**6,
         "stop.iterations": peer.iterations,
     }
-    if trpo:
-        del settings["algorithm.minibatch_size"]
     if peer.workload == "ratio":
         settings["env.config"] = {"target": 1 / 6.931}
     if arguments.goal is not None:

@@ -37,6 +37,7 @@ class Peer:
         parser.add_argument("--overlap", action="store_true", help="sample while learning, where that is a choice")
         parser.add_argument("--envs", type=int, default=ENVS, help="simulators in one process")
         parser.add_argument("--algorithm", default="ppo")
+        parser.add_argument("--seed", type=int, default=0, help="of those who do not draw their own")
         parser.add_argument("--goal", type=float, help="stop when the mean return of 100 episodes gets here")
         parser.add_argument("--seconds", type=float, default=math.inf, help="stop when so long has passed")
         self.arguments = parser.parse_args()

@@ -48,10 +48,10 @@ class Policy(nn.Module):
         return self.forward_eval(rows, state)
 
 
-def settings() -> dict[str, Any]:
+def settings(seed: int) -> dict[str, Any]:
     """Return PufferLib's own defaults with the common work."""
     return {
-        "seed": 0, "torch_deterministic": True, "cpu_offload": False, "device": "cpu", "optimizer": "adam",
+        "seed": seed, "torch_deterministic": True, "cpu_offload": False, "device": "cpu", "optimizer": "adam",
         "anneal_lr": False, "precision": "float32", "total_timesteps": 10**9, "learning_rate": LR, "gamma": GAMMA,
         "gae_lambda": LAMBDA, "update_epochs": EPOCHS, "clip_coef": CLIP, "vf_coef": 0.5, "vf_clip_coef": 10.0,
         "max_grad_norm": 0.5, "ent_coef": 0.0, "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_eps": 1e-5,
@@ -76,7 +76,7 @@ def main() -> None:
         build, num_envs=ENVS, **(parallel if peer.arguments.parallel else {"backend": "Serial"})
     )
     pufferl.PuffeRL.print_dashboard = lambda *_, **__: None
-    trainer = pufferl.PuffeRL(settings(), envs, Policy(envs, hidden(peer.workload)))
+    trainer = pufferl.PuffeRL(settings(peer.arguments.seed), envs, Policy(envs, hidden(peer.workload)))
     recent: list[float] = []
     while True:
         trainer.evaluate()

@@ -49,6 +49,7 @@ def main() -> None:
     """Train for some iterations."""
     peer = Peer()
     torch.set_num_threads(1)
+    torch.manual_seed(peer.arguments.seed)
     builders = [lambda: make_flat(peer.workload)] * ENVS
     kind = gymnasium.vector.AsyncVectorEnv if peer.arguments.parallel else gymnasium.vector.SyncVectorEnv
     envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(
@@ -57,7 +58,7 @@ def main() -> None:
     agent = Agent(envs, hidden(peer.workload))
     optimizer = torch.optim.Adam(agent.parameters(), lr=LR, eps=1e-5)
     length = BATCH // ENVS
-    seen, _ = envs.reset(seed=0)
+    seen, _ = envs.reset(seed=peer.arguments.seed)
     recent: list[float] = []
     steps = 0
     while True:
