@@ -181,6 +181,33 @@ def test_an_update_makes_good_actions_likelier(distribution: Choices | Gaussian)
     assert 0 < figures["policy/kl"] <= 0.01
 
 
+def test_an_action_counts_more_the_likelier_it_has_become_up_to_twice() -> None:
+    _, _, batch = networks_and_batch(Choices([5]))
+    changes = np.log(np.resize([1.0, 0.5, 1.5, 7.0], STEPS)).astype(np.float32)
+    corrected = batch.corrected_advantages(batch.log_probs + changes)
+    expected = batch.normalised_advantages() * np.resize([1.0, 0.5, 1.5, 2.0], STEPS)
+    np.testing.assert_allclose(corrected, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
+def test_what_another_policy_sampled_is_learned_by_its_weight(algorithm: str) -> None:
+    """Half of the actions are 20 times likelier by now: beyond any clip around the policy that sampled them."""
+    networks, parameters, batch = networks_and_batch(Choices([5]))
+    sampled = batch.log_probs - np.log(np.resize([1.0, 20.0], STEPS)).astype(np.float32)
+    stale = replace(batch, log_probs=sampled)
+    doubled = np.resize([False, True], STEPS)
+    rng = np.random.default_rng(0)
+    if algorithm == "PPO":
+        optimizer = Adam.create(networks.num_parameters)
+        after, _, _ = ppo.update(networks, parameters, optimizer, stale, PPOSection(num_epochs=3), 3e-3, rng)
+    else:
+        optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
+        after, _, _ = trpo.update(networks, parameters, optimizer, stale, TRPOSection(name="TRPO"), rng)
+    outputs = networks.policy_outputs(networks.split(after), batch.observations)
+    gains = (networks.distribution.log_prob(outputs, batch.actions) - batch.log_probs) * np.sign(batch.advantages)
+    assert gains[doubled].mean() > gains[~doubled].mean() > 0
+
+
 def test_fisher_product_is_symmetric_and_matches_the_divergence() -> None:
     networks, parameters, batch = networks_and_batch(Gaussian(2))
     parameters = parameters.astype(np.float64)

@@ -13,6 +13,8 @@ from muster.engines.builtin.groups import Fragment
 
 Array = NDArray[Any]
 
+LARGEST_WEIGHT = 2.0
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -48,6 +50,15 @@ class Batch:
         centred = self.advantages - self.advantages.mean()
         normalised: Array = centred / (centred.std() + 1e-8)
         return normalised
+
+    def corrected_advantages(self, log_probs: Array) -> Array:
+        """Normalised advantages, weighted by how much likelier each action is to the policy that learns now.
+
+        It is the policy that sampled them, and all weights are 1, unless sampling overlaps with learning.
+        """
+        weights = np.minimum(np.exp(log_probs - self.log_probs), LARGEST_WEIGHT)
+        corrected: Array = weights * self.normalised_advantages()
+        return corrected
 
     def explained_variance(self) -> float | None:
         """How much of the returns' variance the values told beforehand; None if the returns do not vary."""

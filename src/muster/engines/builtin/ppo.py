@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,21 @@ METRICS = (
 )
 
 
+@dataclass(frozen=True)
+class _Before:
+    """What the policy was on the batch before the update, and the advantages that it is to learn."""
+
+    outputs: Array
+    log_probs: Array
+    advantages: Array
+
+    @classmethod
+    def of(cls, networks: Networks, parts: Any, batch: Batch) -> _Before:
+        outputs = _outputs(networks, parts, batch)
+        log_probs = networks.distribution.log_prob(outputs, batch.actions)
+        return cls(outputs, log_probs, batch.corrected_advantages(log_probs))
+
+
 def update(
     networks: Networks,
     parameters: Array,
@@ -42,6 +58,8 @@ def update(
 ) -> tuple[Array, Adam, Metrics]:
     """Return parameters and optimiser after an iteration's epochs, and how it went; changes nothing given.
 
+    The probability ratio starts at 1 and is clipped around it, also when another policy has sampled the batch.
+
     Raises:
         NonFiniteUpdateError: if a gradient or the result is not finite.
     """
@@ -49,13 +67,13 @@ def update(
     gradient = np.empty_like(parameters)
     parts, gradient_parts = networks.split(parameters), networks.split(gradient)
     mathematics = gradients_of(networks.distribution)
-    old_outputs = _outputs(networks, parts, batch)
+    before = _Before.of(networks, parts, batch)
     columns = (
         batch.observations,
         batch.masks,
         batch.actions,
-        batch.log_probs,
-        batch.normalised_advantages(),
+        before.log_probs,
+        before.advantages,
         batch.returns,
         batch.values,
     )
@@ -69,9 +87,9 @@ def update(
             optimizer.step(parameters, gradient, lr)
         if settings.target_kl is not None:
             new_outputs = _outputs(networks, parts, batch)
-            if mathematics.divergence(old_outputs, new_outputs).mean() > settings.target_kl:
+            if mathematics.divergence(before.outputs, new_outputs).mean() > settings.target_kl:
                 break
-    metrics = _metrics(networks, parts, mathematics, batch, old_outputs, settings)
+    metrics = _metrics(networks, parts, mathematics, batch, before, settings)
     metrics |= {"learner/grad_norm": float(np.mean(norms)), "learner/lr": lr, "learner/epochs": epochs}
     if not np.isfinite(parameters).all():
         raise NonFiniteUpdateError("the update made weights that are not finite")
@@ -132,17 +150,16 @@ def _metrics(
     parts: Any,
     mathematics: PolicyGradients,
     batch: Batch,
-    old_outputs: Array,
+    before: _Before,
     settings: PPOSection,
 ) -> Metrics:
     outputs = _outputs(networks, parts, batch)
-    ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - batch.log_probs)
-    advantages = batch.normalised_advantages()
+    ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - before.log_probs)
     clipped = np.clip(ratio, 1 - settings.clip_param, 1 + settings.clip_param)
     values = networks.values(parts, batch.observations)
     return {
-        "policy/loss": -float(np.minimum(ratio * advantages, clipped * advantages).mean()),
-        "policy/kl": float(mathematics.divergence(old_outputs, outputs).mean()),
+        "policy/loss": -float(np.minimum(ratio * before.advantages, clipped * before.advantages).mean()),
+        "policy/kl": float(mathematics.divergence(before.outputs, outputs).mean()),
         "policy/entropy": float(mathematics.entropy(outputs)[0].mean()),
         "policy/clip_fraction": float((np.abs(ratio - 1) > settings.clip_param).mean()),
         "value/loss": 0.5 * float(((values - batch.returns) ** 2).mean()),

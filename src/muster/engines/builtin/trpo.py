@@ -58,9 +58,9 @@ def _improve_policy(networks: ActorCritic, parameters: Array, batch: Batch, sett
     """Take one natural-gradient step within the trust region, in place."""
     end = networks.num_policy_parameters
     mathematics = gradients_of(networks.distribution)
-    advantages = batch.normalised_advantages()
     old_outputs = _outputs(networks, parameters, batch)
     old_log_probs = networks.distribution.log_prob(old_outputs, batch.actions)
+    advantages = batch.corrected_advantages(old_log_probs)
 
     def evaluate(candidate: Array) -> tuple[float, float]:
         moved = np.concatenate([candidate, parameters[end:]])
