@@ -6,7 +6,16 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("learning", "rllib_learning", "worker_memory", "launch_times", "launch_faults", "throughput", "growth")
+NAMES = (
+    "learning",
+    "rllib_learning",
+    "worker_memory",
+    "launch_times",
+    "launch_faults",
+    "throughput",
+    "solving",
+    "growth",
+)
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -12,7 +12,7 @@ from muster.clusters.allocation.reading import usable_cpus
 from muster.engines.choosing import make_plan
 from muster.engines.engine import Plan, Request
 from muster.experiment import LoadedExperiment
-from muster.experiment.schema import Experiment
+from muster.experiment.schema import Experiment, ResourcesSection
 from muster.runs.folder import RunFolder
 from muster.simulators.building import Simulator, build_explained, close_problem
 from muster.simulators.masks import random_action
@@ -68,7 +68,7 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
         try:
             loaded = _with_stop(loaded, simulator)
             wanted = experiment.resources.workers
-            num_workers = _auto_workers(env, listener) if wanted == "auto" else wanted
+            num_workers = _auto_workers(env, experiment.resources, listener) if wanted == "auto" else wanted
             plan = make_plan(Request(loaded, simulator, env, num_workers, resumes, listener.noticed))
         finally:
             close_problem(env)
@@ -85,22 +85,28 @@ def _with_stop(loaded: LoadedExperiment, simulator: Simulator) -> LoadedExperime
     return loaded.replace(f"stop.{key}", value, source)
 
 
-def _auto_workers(env: gymnasium.Env[Any, Any], listener: Listener) -> int:
-    """Return 0 if the simulator is so fast that moving its data would cost more, else a worker per spare CPU."""
+def _auto_workers(env: gymnasium.Env[Any, Any], resources: ResourcesSection, listener: Listener) -> int:
+    """Return 0 if the simulator is so fast that moving its data would cost more, else a worker for each CPU.
+
+    Overlap needs workers, and pays with a fast simulator too. There are never more than env groups, since those
+    decide what is learned; but under a launch there are as many as there are CPUs besides the learner's.
+    """
     if launched := os.environ.get(LAUNCH_CPUS_VARIABLE):
         workers = max(1, int(launched) - 1)
         listener.noticed(f"workers = {workers} (auto: {launched} CPUs launched, one for the learner)")
         return workers
-    cpus = usable_cpus()
+    cpus, groups = usable_cpus(), resources.env_groups
     if cpus == 1:
         return 0
     seconds = step_seconds(env, SECONDS_TO_MEASURE)
-    if seconds < CHEAP_STEP_SECONDS:
+    if seconds < CHEAP_STEP_SECONDS and not resources.overlap:
         return 0
-    listener.noticed(
-        f"workers = {cpus - 1} (auto: {cpus} CPUs, one for the learner; {seconds * 1e3:.2g} ms a step)"
-    )
-    return cpus - 1
+    speed = f"auto: {cpus} CPUs, {seconds * 1e3:.2g} ms a step"
+    if groups < cpus:
+        speed += f", {groups} env groups; more of them (resources.env_groups) could use more CPUs"
+    workers = min(cpus, groups)
+    listener.noticed(f"workers = {workers} ({speed})")
+    return workers
 
 
 def step_seconds(env: gymnasium.Env[Any, Any], at_most: float) -> float:
