@@ -225,13 +225,15 @@ def _plot(
 
     figure, (workers, sizes, lengths) = pyplot.subplots(1, 3, figsize=(13, 4))
     workers.plot(list(by_workers), [row["cpu"] * 1e3 for row in by_workers.values()], "o-")
-    workers.set(xscale="log", xlabel="workers", ylabel="driver, ms a batch", ylim=(0, None))
+    workers.set(xscale="log", xlabel="workers", ylabel="driver, ms a batch")
     workers.set_xticks(WORKERS, [str(number) for number in WORKERS])
     points = list(by_size.values())
     sizes.plot([row["megabytes"] for row in points], [row["seconds"] * 1e3 for row in points], "o-")
-    sizes.set(xscale="log", xlabel="weights, megabytes", ylabel=f"ms to {RECEIVERS} workers", ylim=(0, None))
+    sizes.set(xscale="log", xlabel="weights, megabytes", ylabel=f"ms to {RECEIVERS} workers")
     lengths.plot(list(by_length), [row["microseconds"] for row in by_length.values()], "o-")
-    lengths.set(xscale="log", xlabel="steps in a fragment", ylabel="driver, µs a step", ylim=(0, None))
+    lengths.set(xscale="log", xlabel="steps in a fragment", ylabel="driver, µs a step")
     lengths.set_xticks(LENGTHS, [str(length) for length in LENGTHS])
+    for axis in (workers, sizes, lengths):
+        axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
     figure.tight_layout()
     figure.savefig(PLOT, dpi=110)
