@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from muster.simulators.describing import describe_observations
 from muster.simulators.encoding import ObservationEncoder
-from muster.simulators.observing import ObservationCheck
+from muster.simulators.observing import NumberCheck
 
 PLANT = spaces.Dict(
     {
@@ -31,7 +31,7 @@ def plant(
 
 def problem(observation: Any, *, bounds: bool = True, space: Any = PLANT) -> str | None:
     encoder = ObservationEncoder(describe_observations(space, image_dimensions=(2,)))
-    check = ObservationCheck(encoder, 2, bounds=bounds)
+    check = NumberCheck(encoder, 2, bounds=bounds)
     rows = np.zeros((2, encoder.size), np.float32)
     encoder.encode_into(rows[1], observation)
     found = check.problem(rows[1])

@@ -55,7 +55,10 @@ class Choices:
         self.segments = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        return rng.gumbel(size=(*shape, self.num_outputs)).astype(np.float32)
+        """Return Gumbel's noise: the logarithm of an exponential draw, which itself may come out as 0."""
+        draws = rng.standard_exponential(size=(*shape, self.num_outputs), dtype=np.float32)
+        np.log(np.maximum(draws, np.finfo(np.float32).tiny, out=draws), out=draws)
+        return np.negative(draws, out=draws)
 
     def sample(self, outputs: Array, noise: Array) -> Array:
         return self.mode(outputs + noise)
@@ -148,6 +151,8 @@ AnyDistribution = Choices | Gaussian | Mixed
 
 def log_softmax(logits: Array) -> Array:
     """Return the logarithm of the softmax of each row."""
+    # Sums over the columns of a row are many times faster where each column lies in one piece.
+    logits = np.asfortranarray(logits)
     shifted = logits - logits.max(axis=1, keepdims=True)
     normalised: Array = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return normalised

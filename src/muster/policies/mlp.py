@@ -44,7 +44,7 @@ class MLP:
         activate = np.tanh if self.activation == "tanh" else _relu
         hidden = inputs
         for weight, bias in layers[:-1]:
-            hidden = hidden @ weight
+            hidden = product(hidden, weight)
             hidden += bias
             activate(hidden, hidden)
         return hidden
@@ -52,9 +52,19 @@ class MLP:
     def last(self, layers: Layers, features: Array) -> Array:
         """Return the outputs for rows of features."""
         weight, bias = layers[-1]
-        outputs: Array = features @ weight
+        outputs = product(features, weight)
         outputs += bias
         return outputs
+
+
+def product(inputs: Array, weight: Array) -> Array:
+    """Return `inputs @ weight`, where rows of whole numbers tell the columns that are 1, all others being 0."""
+    if inputs.dtype.kind == "f":
+        return inputs @ weight
+    total = weight.take(inputs[:, 0], axis=0)
+    for k in range(1, inputs.shape[1]):
+        total += weight.take(inputs[:, k], axis=0)
+    return total
 
 
 def _relu(values: Array, out: Array) -> Array:

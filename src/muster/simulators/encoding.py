@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.simulators.describing import Description, Keys, leaves
 
-Row = NDArray[np.float32]
+Row = NDArray[Any]
 
 BRIGHTEST = np.float32(255)
+MANY = 16
+"""Among how many, on average, a choice must be for its column's number to be cheaper to compute with than a one."""
+
+
+class RowEncoder(Protocol):
+    """Copies an observation into a row of an array; raises ValueError if it does not fit its space."""
+
+    dtype: type[Any]
+
+    @property
+    def width(self) -> int:
+        """Length of a row."""
+
+    def encode_into(self, row: Row, observation: Any) -> None:
+        """Write an observation to a row."""
 
 
 class ObservationEncoder:
-    """Copies an observation into a row of a float32 array; raises ValueError if it does not fit its space.
+    """Rows of numbers, as a network reads them.
 
     The parts of a Dict or Tuple follow one another; a choice is one-hot, an image runs from 0 to 1.
     """
+
+    dtype = np.float32
 
     def __init__(self, description: Description) -> None:
         self.description = description
@@ -32,6 +49,11 @@ class ObservationEncoder:
             self.size += encoder.size
         whole = self._parts[0][1] if len(self._parts) == 1 and not self._parts[0][0] else None
         self.encode_into = self._encode_parts if whole is None else whole.encode_into
+
+    @property
+    def width(self) -> int:
+        """Length of a row."""
+        return self.size
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -65,15 +87,48 @@ class ObservationEncoder:
         kinds = [np.full(leaf.size, leaf.description["kind"] == "box") for _, leaf, _ in self._parts]
         return np.concatenate([np.zeros(0, bool), *kinds])
 
+    def columns(self) -> ColumnEncoder | None:
+        """Return what writes the numbers of columns instead, if there is nothing but choices, each among many."""
+        choices = [(path, leaf, place) for path, leaf, place in self._parts if isinstance(leaf, _Choices)]
+        count = sum(leaf.count for _, leaf, _ in choices)
+        is_worthwhile = len(choices) == len(self._parts) and 0 < MANY * count <= self.size
+        return ColumnEncoder(choices) if is_worthwhile else None
+
     def _encode_parts(self, row: Row, observation: Any) -> None:
         for path, leaf, place in self._parts:
-            part = observation
-            try:
-                for key in path:
-                    part = part[key]
-            except (KeyError, IndexError, TypeError):
-                raise ValueError(f"{leaf.name} is missing") from None
-            leaf.encode_into(row[place], part)
+            leaf.encode_into(row[place], _part(observation, path, leaf.name))
+
+
+class ColumnEncoder:
+    """Rows of whole numbers: of those columns that are 1 where `ObservationEncoder` would write a one-hot row.
+
+    Choices that lie outside their space are written as they are; `problem` tells of them.
+    """
+
+    dtype = np.intp
+
+    def __init__(self, choices: Sequence[tuple[Keys, _Choices, slice]]) -> None:
+        self._parts = []
+        self.width = 0
+        for path, leaf, place in choices:
+            self._parts.append((path, leaf, slice(self.width, self.width + leaf.count), place.start))
+            self.width += leaf.count
+        self._whole = self._parts[0][1] if len(self._parts) == 1 and not self._parts[0][0] else None
+        self.first = np.concatenate([start + leaf.offsets for _, leaf, _, start in self._parts])
+        self.count = np.concatenate([leaf.sizes for _, leaf, _, _ in self._parts])
+
+    def encode_into(self, row: Row, observation: Any) -> None:
+        """Write an observation to a row."""
+        if self._whole is not None:
+            row[:] = self._whole.columns(observation)
+            return
+        for path, leaf, place, start in self._parts:
+            np.add(leaf.columns(_part(observation, path, leaf.name)), start, out=row[place])
+
+    def problem(self, row: Row) -> str | None:
+        """Return what is wrong with one row, or None."""
+        problems = (leaf.problem(row[place] - start) for _, leaf, place, start in self._parts)
+        return next((problem for problem in problems if problem), None)
 
 
 class _Numbers:
@@ -111,32 +166,56 @@ class _Choices:
     def __init__(self, description: Description, name: str) -> None:
         self.description, self.name = description, name
         self._shape = tuple(description.get("shape", ()))
-        self._sizes = np.array(description["nvec"] if "nvec" in description else [description["n"]])
+        self.sizes = np.array(description["nvec"] if "nvec" in description else [description["n"]])
+        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
         self._start = np.ravel(description["start"])
-        self._ends = self._sizes.astype(np.uint64)
-        self._offsets = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
-        self.size = int(self._sizes.sum())
+        self._shift = self.offsets - self._start
+        self.size = int(self.sizes.sum())
+        self.count = len(self.sizes)
 
     def encode_into(self, row: Row, observation: Any) -> None:
+        columns = self.columns(observation)
+        if problem := self.problem(columns):
+            raise ValueError(problem)
+        row[:] = 0.0
+        row[columns] = 1.0
+
+    def columns(self, observation: Any) -> NDArray[np.int64]:
+        """Return which entries of the row are 1; those of choices that lie outside are not this part's."""
         choices = _as_array(observation, self.name)
         if choices.shape != self._shape:
             raise ValueError(f"{self.name} has shape {choices.shape}, its space says {self._shape}")
         if choices.dtype.kind not in "iub":
             raise ValueError(f"{self.name} has dtype {choices.dtype}, expected whole numbers")
-        choices = choices.reshape(-1)
-        relative = choices.astype(np.int64, copy=False) - self._start
-        # Read without a sign, what is below zero is very large.
-        if np.count_nonzero(relative.view(np.uint64) >= self._ends):
-            upper = self._start + self._sizes - 1
-            raise ValueError(
-                f"{self.name} {choices.tolist()} lies outside its space: "
-                f"{self._start.tolist()} to {upper.tolist()}"
-            )
-        row[:] = 0.0
-        row[relative + self._offsets] = 1.0
+        return np.add(choices.reshape(-1), self._shift, dtype=np.int64, casting="unsafe")
+
+    def problem(self, columns: NDArray[np.int64]) -> str | None:
+        """Return what is wrong with choices, given their columns, or None."""
+        if are_within(columns, self.offsets, self.sizes):
+            return None
+        upper = self._start + self.sizes - 1
+        return (
+            f"{self.name} {(columns - self._shift).tolist()} lies outside its space: "
+            f"{self._start.tolist()} to {upper.tolist()}"
+        )
 
 
 _Leaf = _Numbers | _Choices
+
+
+def are_within(columns: NDArray[np.int64], first: NDArray[np.int64], count: NDArray[np.int64]) -> bool:
+    """Return whether each column is one of so many from the first of its choice on."""
+    # Read without a sign, what is below zero is very large.
+    return not np.count_nonzero((columns - first).view(np.uint64) >= count.view(np.uint64))
+
+
+def _part(observation: Any, path: Keys, name: str) -> Any:
+    try:
+        for key in path:
+            observation = observation[key]
+    except (KeyError, IndexError, TypeError):
+        raise ValueError(f"{name} is missing") from None
+    return observation
 
 
 def _as_array(observation: Any, name: str) -> NDArray[Any]:

@@ -23,7 +23,7 @@ class MaskReader:
     def __init__(self, observations: Description, actions: Description) -> None:
         self.sizes = mask_sizes(actions)
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(int)
-        self._in_observation = "mask" in observations
+        self.in_observation = "mask" in observations
 
     def read(self, observation: Any, info: Any) -> Array | None:
         """Return the mask that a reset or step came with, or None if it came with none.
@@ -31,7 +31,7 @@ class MaskReader:
         Raises:
             ValueError: if it does not fit the actions, or allows nothing.
         """
-        if self._in_observation:
+        if self.in_observation:
             return self.checked(observation[MASK])
         mask = mask_in(info)
         return None if mask is None else self.checked(mask)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.simulators.describing import Description
-from muster.simulators.encoding import BRIGHTEST, ObservationEncoder
+from muster.simulators.encoding import BRIGHTEST, ColumnEncoder, ObservationEncoder, RowEncoder, are_within
 
 Array = NDArray[Any]
 
@@ -16,8 +16,34 @@ _LARGEST = float(np.finfo(np.float32).max)
 _ROUNDING = 1e-5
 
 
-class ObservationCheck:
-    """Tells rows of encoded observations that a learner must never see.
+class Check(Protocol):
+    """Tells rows of encoded observations that a learner must never see."""
+
+    def all_good(self, rows: Array) -> bool:
+        """Return whether every row, of as many as the check was made for, is good."""
+
+    def problem(self, row: Array) -> str | None:
+        """Return what is wrong with one row, or None."""
+
+
+class ColumnCheck:
+    """Tells numbers of columns that are not those of their choice."""
+
+    def __init__(self, encoder: ColumnEncoder) -> None:
+        self._encoder = encoder
+        self._first, self._count = encoder.first, encoder.count
+
+    def all_good(self, rows: Array) -> bool:
+        """Return whether every row is good."""
+        return are_within(rows, self._first, self._count)
+
+    def problem(self, row: Array) -> str | None:
+        """Return what is wrong with one row, or None."""
+        return None if self.all_good(row) else self._encoder.problem(row)
+
+
+class NumberCheck:
+    """Tells numbers that are not finite, or out of bounds.
 
     Clipping to the bounds changes NaN, infinity and what lies out of bounds, and nothing else; so comparing bytes
     with what was clipped finds all three. Bounds are taken with a margin for rounding to float32. Choices are
@@ -68,6 +94,14 @@ class ObservationCheck:
             f"{name} lies outside its space: entry {entry} is {row[k] * unit:.7g}, expected {low:.5g} to "
             f"{high:.5g} (env.check_bounds = false lets it pass)"
         )
+
+
+def check_for(encoder: RowEncoder, num_rows: int, *, bounds: bool) -> Check:
+    """Return the check of so many rows that an encoder has written."""
+    if isinstance(encoder, ColumnEncoder):
+        return ColumnCheck(encoder)
+    assert isinstance(encoder, ObservationEncoder)
+    return NumberCheck(encoder, num_rows, bounds=bounds)
 
 
 def _bounds(leaf: Description) -> tuple[Array, Array]:

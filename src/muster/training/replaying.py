@@ -20,7 +20,7 @@ from muster.simulators.decoding import ActionDecoder
 from muster.simulators.describing import describe_actions, describe_observations, with_mask
 from muster.simulators.encoding import ObservationEncoder
 from muster.simulators.masks import MaskReader
-from muster.simulators.observing import ObservationCheck
+from muster.simulators.observing import NumberCheck
 from muster.simulators.plain_actions import action_of
 from muster.simulators.seeding import ProcessRandomness, Stream
 
@@ -126,7 +126,7 @@ class _Look:
         observations = with_mask(describe_observations(env.observation_space), actions)
         self._encoder = ObservationEncoder(observations)
         self._masks = MaskReader(observations, actions)
-        self._check = ObservationCheck(self._encoder, 1, bounds=bounds)
+        self._check = NumberCheck(self._encoder, 1, bounds=bounds)
 
     def __call__(self, observation: Any, info: Any) -> None:
         """Look at an observation, and at its mask unless the episode has ended (`info` is None then)."""

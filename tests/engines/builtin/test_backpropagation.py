@@ -41,7 +41,7 @@ def test_forward_and_backward_agree_with_autograd(activation: str) -> None:
 
     own, activations = forward(network, network.layers(flat), inputs)
     gradient = np.empty_like(flat)
-    backward(network, network.layers(flat), activations, at_outputs, network.layers(gradient))
+    backward(network.layers(flat), activations, at_outputs, network.layers(gradient))
 
     np.testing.assert_allclose(own, outputs.detach().numpy(), rtol=1e-12)
     np.testing.assert_allclose(network.forward(network.layers(flat), inputs), own, rtol=1e-12)
@@ -54,7 +54,7 @@ def test_change_along_a_direction_agrees_with_finite_differences(activation: str
     network, flat, inputs = network_and_data(activation)
     direction = np.random.default_rng(3).standard_normal(flat.shape)
     _, activations = forward(network, network.layers(flat), inputs)
-    change = along(network, network.layers(flat), activations, network.layers(direction))
+    change = along(network.layers(flat), activations, network.layers(direction))
     step = 1e-6
     ahead, _ = forward(network, network.layers(flat + step * direction), inputs)
     behind, _ = forward(network, network.layers(flat - step * direction), inputs)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.engines.builtin.backpropagation import backward, forward
+from muster.engines.builtin.backpropagation import Activations, backward, forward, one_hot
 from muster.engines.builtin.networks import PullBack
 from muster.policies import state_dependent
 from muster.policies.acting import Interface
@@ -113,14 +113,14 @@ class ActorCritic:
         return np.broadcast_to(direction.log_std, (len(features), len(direction.log_std)))
 
     def policy_gradient(
-        self, parts: Parameters, activations: list[Array], at_outputs: Array, out: Parameters
+        self, parts: Parameters, activations: Activations, at_outputs: Array, out: Parameters
     ) -> None:
         """Carry a gradient at the policy's outputs back to its parameters, into `out`."""
         num_network_outputs = self.policy.sizes[-1]
-        backward(self.policy, parts.policy, activations, at_outputs[:, :num_network_outputs], out.policy)
+        backward(parts.policy, activations, at_outputs[:, :num_network_outputs], out.policy)
         at_log_std = at_outputs[:, num_network_outputs:]
         if self.state_dependent:
-            out.log_std[:] = state_dependent.pull_back(activations[-1], parts.log_std, at_log_std)
+            out.log_std[:] = state_dependent.pull_back(activations.features, parts.log_std, at_log_std)
         else:
             out.log_std[:] = at_log_std.sum(axis=0)
 
@@ -137,13 +137,14 @@ class ActorCritic:
 
     def differentiate(self, parts: Parameters, rows: Array) -> tuple[Array, Array, PullBack]:
         """Return outputs and values, and what carries gradients at them back to parts of a flat vector."""
-        network_outputs, activations = forward(self.policy, parts.policy, rows)
-        outputs = self.with_log_std(parts, network_outputs, activations[-1])
-        values, value_activations = forward(self.value, parts.value, rows)
+        numbers = one_hot(rows, self.policy.sizes[0])
+        network_outputs, activations = forward(self.policy, parts.policy, rows, numbers)
+        outputs = self.with_log_std(parts, network_outputs, activations.features)
+        values, value_activations = forward(self.value, parts.value, rows, numbers)
 
         def pull_back(at_outputs: Array, at_values: Array, out: Parameters) -> None:
             self.policy_gradient(parts, activations, at_outputs, out)
-            backward(self.value, parts.value, value_activations, at_values[:, None], out.value)
+            backward(parts.value, value_activations, at_values[:, None], out.value)
 
         return outputs, values[:, 0], pull_back
 

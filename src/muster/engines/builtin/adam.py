@@ -19,10 +19,10 @@ _FADED = 1e-30
 
 @dataclass
 class Adam:
-    """Running means of the gradient and its square, and how many steps were taken."""
+    """Fading sums of the gradient and its square, and how many steps were taken."""
 
-    mean: Array
-    square: Array
+    gradients: Array
+    squares: Array
     steps: int = 0
 
     @classmethod
@@ -32,34 +32,34 @@ class Adam:
 
     def copy(self) -> Adam:
         """Return a state that can change on its own."""
-        return Adam(self.mean.copy(), self.square.copy(), self.steps)
+        return Adam(self.gradients.copy(), self.squares.copy(), self.steps)
 
     def step(self, parameters: Array, gradient: Array, lr: float) -> None:
         """Move the parameters against the gradient, in place; the gradient is used up.
 
-        All scalars are Python's: NumPy's would have it compute in double precision.
+        The means that Adam divides are these sums times constants, which go into two numbers. All scalars are
+        Python's: NumPy's would have it compute in double precision.
         """
         self.steps += 1
         if self.steps % _FORGET_EVERY == 0:
             self._forget()
-        correction = math.sqrt(1 - _BETA2**self.steps)
-        scratch = gradient * gradient
-        scratch *= 1 - _BETA2
-        self.square *= _BETA2
-        self.square += scratch
-        gradient *= 1 - _BETA1
-        self.mean *= _BETA1
-        self.mean += gradient
-        np.sqrt(self.square, out=scratch)
-        scratch += _EPSILON * correction
-        np.divide(self.mean, scratch, out=scratch)
-        scratch *= lr * correction / (1 - _BETA1**self.steps)
-        parameters -= scratch
+        first = (1 - _BETA1) / (1 - _BETA1**self.steps)
+        second = math.sqrt((1 - _BETA2) / (1 - _BETA2**self.steps))
+        self.gradients *= _BETA1
+        self.gradients += gradient
+        np.multiply(gradient, gradient, out=gradient)
+        self.squares *= _BETA2
+        self.squares += gradient
+        np.sqrt(self.squares, out=gradient)
+        gradient += _EPSILON / second
+        np.divide(self.gradients, gradient, out=gradient)
+        gradient *= lr * first / second
+        parameters -= gradient
 
     def _forget(self) -> None:
         """Set to zero what has faded away, as it does where an input is always zero.
 
         It would become subnormal, and computing with such numbers is many times slower.
         """
-        for faded in (self.mean, self.square):
+        for faded in (self.gradients, self.squares):
             faded[np.abs(faded) < _FADED] = 0.0

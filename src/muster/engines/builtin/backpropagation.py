@@ -2,62 +2,100 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.policies.mlp import MLP, Layers
+from muster.policies.mlp import MLP, Layers, product
 
 Array = NDArray[Any]
-Activations = list[Array]
 
 
-def forward(network: MLP, layers: Layers, inputs: Array) -> tuple[Array, Activations]:
-    """Return the outputs, and each layer's input, which the derivatives need."""
-    activations = [inputs]
+@dataclass
+class Activations:
+    """What a pass through a network leaves for the derivatives: each layer's input, and slopes once asked for."""
+
+    network: MLP
+    inputs: list[Array]
+    _slopes: dict[int, Array] = field(default_factory=dict)
+
+    @property
+    def features(self) -> Array:
+        """What the last layer reads."""
+        return self.inputs[-1]
+
+    def slope(self, i: int) -> Array:
+        """Return the activation function's derivative at what a hidden layer has put out, from its value."""
+        if i not in self._slopes:
+            value = self.inputs[i]
+            if self.network.activation == "tanh":
+                slope = value * value
+                np.subtract(1.0, slope, out=slope)
+            else:
+                slope = (value > 0).astype(value.dtype)
+            self._slopes[i] = slope
+        return self._slopes[i]
+
+
+def forward(
+    network: MLP, layers: Layers, inputs: Array, numbers: Array | None = None
+) -> tuple[Array, Activations]:
+    """Return the outputs, and what the derivatives need; `numbers` are the inputs as `one_hot` gives them."""
+    hidden = inputs
+    activations = Activations(network, [one_hot(inputs, network.sizes[0]) if numbers is None else numbers])
     for weight, bias in layers[:-1]:
-        hidden = activations[-1] @ weight
+        hidden = product(hidden, weight)
         hidden += bias
         if network.activation == "tanh":
             np.tanh(hidden, out=hidden)
         else:
             np.maximum(hidden, 0, out=hidden)
-        activations.append(hidden)
+        activations.inputs.append(hidden)
     weight, bias = layers[-1]
-    outputs = activations[-1] @ weight
+    outputs = product(hidden, weight)
     outputs += bias
     return outputs, activations
 
 
-def backward(network: MLP, layers: Layers, activations: Activations, output_gradient: Array, out: Layers) -> None:
+def one_hot(inputs: Array, size: int) -> Array:
+    """Return rows of so many numbers, where rows of whole numbers tell the columns that are 1."""
+    if inputs.dtype.kind == "f":
+        return inputs
+    rows = np.zeros((len(inputs), size), np.float32)
+    rows[np.arange(len(inputs))[:, None], inputs] = 1.0
+    return rows
+
+
+def backward(layers: Layers, activations: Activations, output_gradient: Array, out: Layers) -> None:
     """Write the gradient of every weight and bias to `out`, given the gradient at the outputs."""
     gradient = output_gradient
-    ones = np.ones(len(gradient), gradient.dtype)
+    ones = _ones(len(gradient))
     for i in range(len(layers) - 1, -1, -1):
         weight_gradient, bias_gradient = out[i]
-        np.matmul(activations[i].T, gradient, out=weight_gradient)
+        np.matmul(activations.inputs[i].T, gradient, out=weight_gradient)
         np.matmul(ones, gradient, out=bias_gradient)
         if i:
             gradient = gradient @ layers[i][0].T
-            gradient *= _slope(network, activations[i])
+            gradient *= activations.slope(i)
 
 
-def along(network: MLP, layers: Layers, activations: Activations, direction: Layers) -> Array:
+@lru_cache(maxsize=4)
+def _ones(count: int) -> Array:
+    """Return ones, by which a product adds rows up."""
+    return np.ones(count, np.float32)
+
+
+def along(layers: Layers, activations: Activations, direction: Layers) -> Array:
     """Return how the outputs change when the parameters move along a direction."""
-    change = activations[0] @ direction[0][0]
+    change = activations.inputs[0] @ direction[0][0]
     change += direction[0][1]
     for i in range(1, len(layers)):
-        change *= _slope(network, activations[i])
+        change *= activations.slope(i)
         change = change @ layers[i][0]
-        change += activations[i] @ direction[i][0]
+        change += activations.inputs[i] @ direction[i][0]
         change += direction[i][1]
     return change
 
-
-def _slope(network: MLP, activation: Array) -> Array:
-    """Return the activation function's derivative, from its value."""
-    if network.activation == "tanh":
-        slope: Array = activation * activation
-        return np.subtract(1.0, slope, out=slope)
-    return (activation > 0).astype(activation.dtype)

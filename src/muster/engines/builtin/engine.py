@@ -181,8 +181,8 @@ class BuiltinEngine:
         np.savez(
             folder / ARRAYS_FILE,
             parameters=learner.parameters,
-            optimizer_mean=learner.optimizer.mean,
-            optimizer_square=learner.optimizer.square,
+            optimizer_gradients=learner.optimizer.gradients,
+            optimizer_squares=learner.optimizer.squares,
             observations_mean=learner.observations.mean,
             observations_deviations=learner.observations.deviations,
             returns_mean=learner.returns.mean,
@@ -243,7 +243,8 @@ class BuiltinEngine:
         learner.returns = Moments(state["returns_count"], arrays["returns_mean"], arrays["returns_deviations"])
         if weights_only:
             return
-        learner.optimizer = Adam(arrays["optimizer_mean"], arrays["optimizer_square"], state["optimizer_steps"])
+        sums = arrays["optimizer_gradients"], arrays["optimizer_squares"]
+        learner.optimizer = Adam(*sums, state["optimizer_steps"])
         learner.rng.bit_generator.state = state["rng"]
         learner.next_episodes = [[episode + 1 for episode in group] for group in state["next_episodes"]]
 

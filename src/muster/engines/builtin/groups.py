@@ -30,7 +30,7 @@ from muster.policies.normalizer import Scale
 from muster.simulators.building import Simulator, find_simulator
 from muster.simulators.decoding import ActionDecoder
 from muster.simulators.describing import Description
-from muster.simulators.encoding import ObservationEncoder
+from muster.simulators.encoding import ObservationEncoder, RowEncoder
 from muster.simulators.seeding import ProcessRandomness, Stream, generator
 
 Array = NDArray[Any]
@@ -61,6 +61,11 @@ class GroupSettings:
         """Return the networks for these spaces."""
         return self.model.networks(self.observations, self.actions)
 
+    def row_encoder(self) -> RowEncoder:
+        """Return what writes the rows that the networks read; the built-in ones take numbers of columns as well."""
+        encoder = ObservationEncoder(self.observations)
+        return encoder if self.model.torch_model is not None else encoder.columns() or encoder
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -75,7 +80,7 @@ class Weights:
 class Fragment:
     """What a group sampled in one iteration: arrays with a row per step, and what happened on the way.
 
-    Observations are scaled, or packed if they are pixels and nothing else.
+    Observations are scaled, packed if they are pixels and nothing else, or numbers of columns if they are choices.
     """
 
     observations: Array
@@ -95,7 +100,7 @@ class Fragment:
 
 @dataclass
 class _Recording:
-    """The arrays that one call of `sample` fills; pixels are neither kept raw nor scaled, but packed."""
+    """The arrays that one call of `sample` fills; observations are kept raw where they are measured."""
 
     raw: Array
     inputs: Array
@@ -129,9 +134,11 @@ class EnvGroup:
     ) -> None:
         self._settings = settings
         self.index = index
-        self._encoder = ObservationEncoder(settings.observations)
-        self._packs = self._encoder.is_all_pixels
-        self._measures = bool(self._encoder.scalable.any())
+        encoder = ObservationEncoder(settings.observations)
+        self._packs = encoder.is_all_pixels
+        self._scalable = encoder.scalable
+        self._measures = bool(encoder.scalable.any())
+        self._encoder = settings.row_encoder()
         self._decoder = ActionDecoder(settings.actions)
         self._networks = settings.networks()
         self._exploration = settings.model.exploration(self._networks)
@@ -179,10 +186,10 @@ class EnvGroup:
 
     def _new_recording(self) -> _Recording:
         length, count = self._settings.fragment_length, self._settings.num_envs
-        distribution = self._networks.distribution
+        distribution, width = self._networks.distribution, self._encoder.width
         return _Recording(
-            raw=np.empty((0 if self._packs else length, count, self._encoder.size), np.float32),
-            inputs=np.empty((length, count, self._encoder.size), np.uint8 if self._packs else np.float32),
+            raw=np.empty((length if self._measures else 0, count, width), np.float32),
+            inputs=np.empty((length, count, width), np.uint8 if self._packs else self._encoder.dtype),
             masks=np.ones((length, count, sum(self._keeper.mask_sizes)), bool),
             outputs=np.empty((length, count, distribution.num_outputs), np.float32),
             actions=np.empty((length, count, distribution.action_size), distribution.action_dtype),
@@ -248,7 +255,8 @@ class EnvGroup:
         if self._packs:
             recording.inputs[t] = packed(self._current)
             return self._current
-        recording.raw[t] = self._current
+        if self._measures:
+            recording.raw[t] = self._current
         return self._scale(weights, self._current, recording.inputs[t])
 
     def _scale(self, weights: Weights, rows: Array, out: Array) -> Array:
@@ -329,8 +337,8 @@ class EnvGroup:
 
     def _observation_moments(self, recording: _Recording, keep: Any) -> Moments:
         if not self._measures:
-            return Moments.empty(self._encoder.size)
-        return Moments.of(recording.raw.reshape(-1, self._encoder.size)[keep])
+            return Moments.empty(len(self._scalable))
+        return Moments.of(recording.raw.reshape(-1, self._encoder.width)[keep])
 
     def state(self) -> bytes:
         """Return all that the group needs to go on exactly.

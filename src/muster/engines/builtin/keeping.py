@@ -13,9 +13,8 @@ from muster.engines.engine import MAX_FAILURES_IN_A_ROW, SimulatorFailure, Tell
 from muster.engines.failing import FAILURES, Place, failure_of
 from muster.engines.journal import Call, Journal, journal_path
 from muster.errors import SimulatorError
-from muster.simulators.encoding import ObservationEncoder
 from muster.simulators.masks import MaskReader
-from muster.simulators.observing import ObservationCheck
+from muster.simulators.observing import check_for
 from muster.simulators.seeding import Stream, reset_seed
 
 if TYPE_CHECKING:
@@ -32,22 +31,23 @@ class SimulatorKeeper:
     Failures are kept until they are taken; too many in a row, with no finished episode in between, are an error.
     """
 
-    _STATE = ("envs", "episodes", "masks", "_episodes_since_built", "_failures_in_a_row")
+    _STATE = ("envs", "episodes", "masks", "_has_no_masks", "_episodes_since_built", "_failures_in_a_row")
 
     def __init__(
         self, settings: GroupSettings, index: int, first_episodes: Sequence[int], journals: Path | None
     ) -> None:
         self._settings = settings
         self._index = index
-        self._encoder = ObservationEncoder(settings.observations)
+        self._encoder = settings.row_encoder()
         distribution, count = settings.networks().distribution, settings.num_envs
         self.journal = Journal(
             journal_path(journals, index), count, distribution.action_size, distribution.action_dtype
         )
-        self.check = ObservationCheck(self._encoder, count, bounds=settings.check_bounds)
-        self.rows = np.zeros((count, self._encoder.size), np.float32)
+        self.check = check_for(self._encoder, count, bounds=settings.check_bounds)
+        self.rows = np.zeros((count, self._encoder.width), self._encoder.dtype)
         self._mask_reader = MaskReader(settings.observations, settings.actions)
         self.masks = np.zeros((count, 0), bool)
+        self._has_no_masks = not self._mask_reader.in_observation
         self.envs: list[gymnasium.Env[Any, Any]] = []
         self.episodes = list(first_episodes)
         self._episodes_since_built = [0] * count
@@ -99,9 +99,12 @@ class SimulatorKeeper:
 
     def read_mask(self, i: int, observation: Any, info: Any) -> None:
         """Keep the mask that a simulator's next action must heed; a step without one allows everything."""
+        if not info and self._has_no_masks:
+            return
         mask = self._mask_reader.read(observation, info)
         if mask is not None and not self.masks.size:
             self.masks = np.ones((len(self.masks), len(mask)), bool)
+            self._has_no_masks = False
         if self.masks.size:
             self.masks[i] = True if mask is None else mask
 

@@ -29,12 +29,16 @@ class PolicyGradients(Protocol):
 
 
 class ChoicesGradients:
-    """Independent choices, with a segment of logits each."""
+    """Independent choices, with a segment of logits each.
+
+    Sums over a few logits are many times faster where those of all rows lie side by side.
+    """
 
     def __init__(self, distribution: Choices) -> None:
         self._segments = distribution.segments
 
     def log_prob(self, outputs: Array, actions: Array) -> tuple[Array, Array]:
+        outputs = np.asfortranarray(outputs)
         total = np.zeros(len(outputs), outputs.dtype)
         gradient = np.empty_like(outputs)
         rows = np.arange(len(outputs))

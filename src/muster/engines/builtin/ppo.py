@@ -110,9 +110,11 @@ def loss_gradient(
     outputs = masked(outputs, masks)
     log_probs, at_outputs = mathematics.log_prob(outputs, actions)
     ratio = np.exp(log_probs - old_log_probs)
-    clip = settings.clip_param
-    unclipped = np.where(advantages >= 0, ratio <= 1 + clip, ratio >= 1 - clip)
-    weight = (-advantages * ratio * unclipped) / len(ratio)
+    change = ratio - 1
+    towards = np.copysign(change, change * advantages)
+    weight = advantages * ratio
+    weight *= towards <= settings.clip_param
+    weight /= -len(ratio)
     at_outputs *= weight[:, None]
     if settings.entropy_coeff:
         at_outputs -= (settings.entropy_coeff / len(ratio)) * mathematics.entropy(outputs)[1]

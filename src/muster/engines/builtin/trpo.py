@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.engines.builtin.actor_critic import ActorCritic
+from muster.engines.builtin.actor_critic import ActorCritic, Parameters
 from muster.engines.builtin.adam import Adam
-from muster.engines.builtin.backpropagation import along, backward, forward
+from muster.engines.builtin.backpropagation import Activations, along, backward, forward
 from muster.engines.builtin.batch import Batch, minibatches
 from muster.engines.builtin.policy_gradients import gradients_of
 from muster.engines.builtin.trust_region import conjugate_gradient, line_search
@@ -54,86 +55,92 @@ def update(
     return parameters, optimizer, metrics
 
 
+@dataclass(frozen=True)
+class Linearised:
+    """The policy on a batch at its parameters: its outputs, and how these move with the parameters."""
+
+    networks: ActorCritic
+    parts: Parameters
+    activations: Activations
+    outputs: Array
+
+    @classmethod
+    def at(cls, networks: ActorCritic, parameters: Array, batch: Batch) -> Linearised:
+        """Pass through the network once, for all that follows."""
+        parts = networks.split(parameters)
+        network_outputs, activations = forward(networks.policy, parts.policy, batch.observations)
+        outputs = masked(networks.with_log_std(parts, network_outputs, activations.features), batch.masks)
+        return cls(networks, parts, activations, outputs)
+
+    def push_forward(self, vector: Array) -> Array:
+        """Return how the outputs change when the policy's parameters move along a vector."""
+        networks = self.networks
+        full = np.zeros(networks.num_parameters, self.outputs.dtype)
+        full[: networks.num_policy_parameters] = vector
+        direction = networks.split(full)
+        change = along(self.parts.policy, self.activations, direction.policy)
+        if not networks.distribution.num_numbers:
+            return change
+        log_std_change = networks.log_std_change(self.parts, direction, self.activations.features)
+        return np.concatenate([change, log_std_change], axis=1)
+
+    def pull_back(self, at_outputs: Array) -> Array:
+        """Carry a gradient at the outputs back to the policy's parameters, in double precision."""
+        networks = self.networks
+        gradient = np.zeros(networks.num_parameters, self.outputs.dtype)
+        networks.policy_gradient(self.parts, self.activations, at_outputs, networks.split(gradient))
+        return gradient[: networks.num_policy_parameters].astype(np.float64)
+
+    def fisher_vector_product(self, damping: float) -> Callable[[Array], Array]:
+        """Return v -> (F + damping) v, F being the policy's mean Fisher matrix over the batch."""
+        mathematics = gradients_of(self.networks.distribution)
+
+        def product(vector: Array) -> Array:
+            at_outputs = mathematics.fisher_product(self.outputs, self.push_forward(vector))
+            at_outputs /= len(at_outputs)
+            return self.pull_back(at_outputs) + damping * vector
+
+        return product
+
+
 def _improve_policy(networks: ActorCritic, parameters: Array, batch: Batch, settings: TRPOSection) -> Metrics:
     """Take one natural-gradient step within the trust region, in place."""
     end = networks.num_policy_parameters
     mathematics = gradients_of(networks.distribution)
-    old_outputs = _outputs(networks, parameters, batch)
-    old_log_probs = networks.distribution.log_prob(old_outputs, batch.actions)
+    here = Linearised.at(networks, parameters, batch)
+    old_log_probs, at_outputs = mathematics.log_prob(here.outputs, batch.actions)
     advantages = batch.corrected_advantages(old_log_probs)
 
+    def outputs_at(policy_parameters: Array) -> Array:
+        parts = networks.split(np.concatenate([policy_parameters, parameters[end:]]))
+        return masked(networks.policy_outputs(parts, batch.observations), batch.masks)
+
     def evaluate(candidate: Array) -> tuple[float, float]:
-        moved = np.concatenate([candidate, parameters[end:]])
-        outputs = _outputs(networks, moved, batch)
+        outputs = outputs_at(candidate)
         ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - old_log_probs)
         improvement = float((ratio * advantages).mean() - advantages.mean())
-        return improvement, float(mathematics.divergence(old_outputs, outputs).mean())
+        return improvement, float(mathematics.divergence(here.outputs, outputs).mean())
 
-    gradient = _surrogate_gradient(networks, parameters, batch, advantages)
+    at_outputs *= (advantages / len(advantages))[:, None]
+    gradient = here.pull_back(at_outputs)
     norm = float(np.linalg.norm(gradient))
     if not np.isfinite(norm):
         raise NonFiniteUpdateError("the policy's gradient is not finite")
-    product = fisher_vector_product(networks, parameters, batch, settings.cg_damping)
+    product = here.fisher_vector_product(settings.cg_damping)
     direction = conjugate_gradient(product, gradient, settings.cg_iterations)
     curvature = float(direction @ product(direction))
     length = np.sqrt(2 * settings.target_kl / curvature) if curvature > 0 else 0.0
-    parameters[:end], fraction = line_search(
+    step = line_search(
         evaluate, parameters[:end], length * direction, settings.target_kl, settings.line_search_steps
     )
-    improvement, divergence = evaluate(parameters[:end])
-    outputs = _outputs(networks, parameters, batch)
+    parameters[:end] = step.point
     return {
-        "policy/improvement": improvement,
-        "policy/kl": divergence,
-        "policy/entropy": float(mathematics.entropy(outputs)[0].mean()),
-        "policy/step_fraction": fraction,
+        "policy/improvement": step.improvement,
+        "policy/kl": step.divergence,
+        "policy/entropy": float(mathematics.entropy(outputs_at(step.point))[0].mean()),
+        "policy/step_fraction": step.fraction,
         "learner/grad_norm": norm,
     }
-
-
-def _outputs(networks: ActorCritic, parameters: Array, batch: Batch) -> Array:
-    return masked(networks.policy_outputs(networks.split(parameters), batch.observations), batch.masks)
-
-
-def _surrogate_gradient(networks: ActorCritic, parameters: Array, batch: Batch, advantages: Array) -> Array:
-    """Return the gradient of the expected advantage, for the policy's part of the parameters."""
-    parts = networks.split(parameters)
-    network_outputs, activations = forward(networks.policy, parts.policy, batch.observations)
-    outputs = masked(networks.with_log_std(parts, network_outputs, activations[-1]), batch.masks)
-    _, at_outputs = gradients_of(networks.distribution).log_prob(outputs, batch.actions)
-    at_outputs *= (advantages / len(advantages))[:, None]
-    return _to_parameters(networks, parameters, activations, at_outputs)
-
-
-def fisher_vector_product(
-    networks: ActorCritic, parameters: Array, batch: Batch, damping: float
-) -> Callable[[Array], Array]:
-    """Return v -> (F + damping) v, F being the policy's mean Fisher matrix over the batch."""
-    parts = networks.split(parameters)
-    network_outputs, activations = forward(networks.policy, parts.policy, batch.observations)
-    outputs = masked(networks.with_log_std(parts, network_outputs, activations[-1]), batch.masks)
-    mathematics = gradients_of(networks.distribution)
-
-    def product(vector: Array) -> Array:
-        full = np.zeros_like(parameters)
-        full[: networks.num_policy_parameters] = vector
-        direction = networks.split(full)
-        change = along(networks.policy, parts.policy, activations, direction.policy)
-        if networks.distribution.num_numbers:
-            log_std_change = networks.log_std_change(parts, direction, activations[-1])
-            change = np.concatenate([change, log_std_change], axis=1)
-        at_outputs = mathematics.fisher_product(outputs, change)
-        at_outputs /= len(batch)
-        return _to_parameters(networks, parameters, activations, at_outputs) + damping * vector
-
-    return product
-
-
-def _to_parameters(networks: ActorCritic, parameters: Array, activations: list[Array], at_outputs: Array) -> Array:
-    """Carry a gradient at the policy's outputs back to its parameters, in double precision."""
-    gradient = np.zeros_like(parameters)
-    networks.policy_gradient(networks.split(parameters), activations, at_outputs, networks.split(gradient))
-    return gradient[: networks.num_policy_parameters].astype(np.float64)
 
 
 def _fit_values(
@@ -152,7 +159,7 @@ def _fit_values(
         for observations, returns in minibatches(rng, settings.minibatch_size, batch.observations, batch.returns):
             values, activations = forward(networks.value, layers, observations)
             error = (values[:, 0] - returns) / len(returns)
-            backward(networks.value, layers, activations, error[:, None], gradient_layers)
+            backward(layers, activations, error[:, None], gradient_layers)
             optimizer.step(parameters[start:], gradient[start:], settings.lr)
     values = networks.values(networks.split(parameters), batch.observations)
     return {"value/loss": 0.5 * float(((values - batch.returns) ** 2).mean())}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,23 +34,31 @@ def conjugate_gradient(
     return solution
 
 
+class Step(NamedTuple):
+    """Where a search has ended: the fraction of the step taken, and what it brought."""
+
+    point: Array
+    fraction: float
+    improvement: float
+    divergence: float
+
+
 def line_search(
     evaluate: Callable[[Array], tuple[float, float]],
     start: Array,
     step: Array,
     max_divergence: float,
     steps: int,
-) -> tuple[Array, float]:
+) -> Step:
     """Halve the step until it improves the objective within the trust region.
 
-    `evaluate` gives improvement over the start, and divergence from it. Returns the new point and the fraction
-    of the step taken; the start and 0.0 if no fraction will do.
+    `evaluate` gives improvement over the start, and divergence from it. Stays at the start if no fraction will do.
     """
     fraction = 1.0
     for _ in range(steps):
         candidate = start + (fraction * step).astype(start.dtype)
         improvement, divergence = evaluate(candidate)
         if np.isfinite(improvement) and improvement > 0 and divergence <= max_divergence:
-            return candidate, fraction
+            return Step(candidate, fraction, improvement, divergence)
         fraction *= 0.5
-    return start.copy(), 0.0
+    return Step(start.copy(), 0.0, 0.0, 0.0)

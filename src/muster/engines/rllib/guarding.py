@@ -24,7 +24,7 @@ from muster.engines.rllib.station import STATION, EscapeError
 from muster.errors import SimulatorError
 from muster.simulators.building import Simulator, find_simulator
 from muster.simulators.describing import Description
-from muster.simulators.observing import ObservationCheck
+from muster.simulators.observing import NumberCheck
 from muster.simulators.seeding import Stream, reset_seed
 
 Array = NDArray[Any]
@@ -61,7 +61,7 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         self._number = STATION.join(config["collector"], self._worker, settings.step_timeout)
         self._index = max(0, self._worker - 1) * settings.num_envs + self._number % settings.num_envs
         self._coder = ObservationCoder(settings.observations)
-        self._check = ObservationCheck(self._coder.encoder, 1, bounds=settings.check_bounds)
+        self._check = NumberCheck(self._coder.encoder, 1, bounds=settings.check_bounds)
         self.observation_space = self._coder.space
         self.action_space = action_space(settings.actions)
         dtype = np.float64 if settings.actions["kind"] == "box" else np.int64
