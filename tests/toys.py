@@ -101,8 +101,8 @@ class Failing(Guess):
 
     built = 0
 
-    def __init__(self, how: str = "raise", at: int = 3, every: int = 1) -> None:
-        super().__init__()
+    def __init__(self, how: str = "raise", at: int = 3, every: int = 1, choices: int = 3) -> None:
+        super().__init__(choices)
         type(self).built += 1
         self.how = how if type(self).built % every == 0 else "not"
         self.at, self.total = at, 0
@@ -121,7 +121,7 @@ class Failing(Guess):
             if self.how == "reward":
                 return observation, float("nan"), terminated, truncated, info
             if self.how == "outside":
-                return 7, reward, terminated, truncated, info
+                return int(self.action_space.n), reward, terminated, truncated, info  # type: ignore[attr-defined]
         return observation, reward, terminated, truncated, info
 
 

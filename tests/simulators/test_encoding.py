@@ -47,6 +47,36 @@ def test_observations_that_do_not_fit(space: Any, observation: Any, message: str
         encode(space, observation)
 
 
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Discrete(40, start=-5),
+        spaces.MultiDiscrete([5, 49, 49], start=[3, 0, -7]),
+        spaces.MultiDiscrete(np.full((2, 2), 20)),
+        spaces.Dict({"a": spaces.Discrete(30), "b": spaces.Tuple([spaces.MultiDiscrete([4, 60], start=[1, 2])])}),
+    ],
+)
+def test_columns_are_where_the_one_hot_row_is_1(space: Any) -> None:
+    encoder = ObservationEncoder(describe_observations(space))
+    columns = encoder.columns()
+    assert columns is not None
+    space.seed(0)
+    for _ in range(50):
+        observation = space.sample()
+        row, named = np.zeros(encoder.size, np.float32), np.zeros(columns.width, columns.dtype)
+        encoder.encode_into(row, observation)
+        columns.encode_into(named, observation)
+        assert named.tolist() == np.flatnonzero(row).tolist()
+        assert columns.problem(named) is None
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Discrete(8), spaces.Box(0, 1, (40,)), spaces.Tuple([spaces.Discrete(90), spaces.Box(0, 1)])]
+)
+def test_columns_are_for_choices_among_many_alone(space: Any) -> None:
+    assert ObservationEncoder(describe_observations(space)).columns() is None
+
+
 def test_only_measurements_are_scaled() -> None:
     assert ObservationEncoder(describe_observations(spaces.Box(0, 1, (2,)))).scalable.tolist() == [True, True]
     assert ObservationEncoder(describe_observations(spaces.Discrete(2))).scalable.tolist() == [False, False]

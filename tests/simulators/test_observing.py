@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from muster.simulators.describing import describe_observations
 from muster.simulators.encoding import ObservationEncoder
-from muster.simulators.observing import NumberCheck
+from muster.simulators.observing import NumberCheck, check_for
 
 PLANT = spaces.Dict(
     {
@@ -87,6 +87,26 @@ def test_a_part_that_is_not_finite_is_named_before_one_that_is_outside() -> None
 def test_a_part_of_a_wrong_shape_or_type_is_named(part: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         problem(plant(**{part: value}))
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        ({"gear": [0, 48], "mode": 29}, None),
+        ({"gear": [0, 49], "mode": 0}, "observation['gear'] [0, 49] lies outside its space: [0, 0] to [48, 48]"),
+        ({"gear": [-1, 0], "mode": 0}, "observation['gear'] [-1, 0] lies outside its space: [0, 0] to [48, 48]"),
+        ({"gear": [0, 0], "mode": 30}, "observation['mode'] [30] lies outside its space: [0] to [29]"),
+    ],
+)
+def test_columns_of_another_choice_are_named_as_the_choice_that_led_there(observation: Any, message: Any) -> None:
+    space = spaces.Dict({"gear": spaces.MultiDiscrete([49, 49]), "mode": spaces.Discrete(30)})
+    encoder = ObservationEncoder(describe_observations(space)).columns()
+    assert encoder is not None
+    check = check_for(encoder, 2, bounds=True)
+    rows = np.tile(encoder.first, (2, 1))
+    encoder.encode_into(rows[1], observation)
+    assert check.problem(rows[1]) == message
+    assert check.all_good(rows) == (message is None)
 
 
 def test_a_box_on_its_own_needs_no_name() -> None:

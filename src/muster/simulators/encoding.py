@@ -14,7 +14,7 @@ Row = NDArray[Any]
 
 BRIGHTEST = np.float32(255)
 MANY = 16
-"""Among how many, on average, a choice must be for its column's number to be cheaper to compute with than a one."""
+"""Among how many a choice must be, on average, for its column's number to be cheaper to compute with than ones."""
 
 
 class RowEncoder(Protocol):
@@ -187,7 +187,8 @@ class _Choices:
             raise ValueError(f"{self.name} has shape {choices.shape}, its space says {self._shape}")
         if choices.dtype.kind not in "iub":
             raise ValueError(f"{self.name} has dtype {choices.dtype}, expected whole numbers")
-        return np.add(choices.reshape(-1), self._shift, dtype=np.int64, casting="unsafe")
+        columns: NDArray[np.int64] = np.add(choices.reshape(-1), self._shift, dtype=np.int64, casting="unsafe")
+        return columns
 
     def problem(self, columns: NDArray[np.int64]) -> str | None:
         """Return what is wrong with choices, given their columns, or None."""

@@ -49,6 +49,23 @@ def test_forward_and_backward_agree_with_autograd(activation: str) -> None:
     np.testing.assert_allclose(gradient, weights.grad.numpy(), rtol=1e-10, atol=1e-12)
 
 
+def test_rows_of_columns_are_as_good_as_one_hot_rows() -> None:
+    network = MLP((9, 7, 3), "tanh")
+    rng = np.random.default_rng(1)
+    layers = network.layers(rng.standard_normal(network.num_parameters))
+    columns = np.stack([rng.integers(0, 4, 11), rng.integers(4, 9, 11)], axis=1)
+    at_outputs = rng.standard_normal((11, 3))
+    outputs, gradients = [], []
+    for rows in (columns, np.eye(9)[columns].sum(axis=1)):
+        own, activations = forward(network, layers, rows)
+        gradients.append(np.empty(network.num_parameters))
+        backward(layers, activations, at_outputs, network.layers(gradients[-1]))
+        outputs += [own, network.forward(layers, rows)]
+    for own in outputs[1:]:
+        np.testing.assert_allclose(own, outputs[0], rtol=1e-10)
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_change_along_a_direction_agrees_with_finite_differences(activation: str) -> None:
     network, flat, inputs = network_and_data(activation)

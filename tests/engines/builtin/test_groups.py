@@ -108,6 +108,7 @@ def _final_observation(settings: GroupSettings, i: int, action: int) -> int:
     return int(env.step(action)[0])
 
 
+@pytest.mark.parametrize("choices", [3, 40])
 @pytest.mark.parametrize(
     ("how", "message"),
     [
@@ -116,9 +117,9 @@ def _final_observation(settings: GroupSettings, i: int, action: int) -> int:
         ("outside", "lies outside its space"),
     ],
 )
-def test_a_failure_drops_its_episode_and_the_rest_goes_on(how: str, message: str) -> None:
+def test_a_failure_drops_its_episode_and_the_rest_goes_on(how: str, message: str, choices: int) -> None:
     toys.Failing.built = -1  # the instance that tells the spaces
-    settings = settings_for("Failing", how=how, at=15, every=2)
+    settings = settings_for("Failing", how=how, at=15, every=2, choices=choices)
     group, weights = group_and_weights(settings)
     fragment = group.sample(weights)
     assert [message in failure.error for failure in fragment.failures] == [True]
@@ -128,6 +129,20 @@ def test_a_failure_drops_its_episode_and_the_rest_goes_on(how: str, message: str
     assert fragment.steps == 40
     assert len(fragment.observations) == 35
     assert np.isfinite(fragment.advantages).all()
+
+
+def test_choices_among_many_are_sampled_as_columns_and_act_as_one_hot_rows_would() -> None:
+    settings = settings_for("Guess", choices=40, truncates=True)
+    group, weights = group_and_weights(settings)
+    fragment = group.sample(weights)
+    assert fragment.observations.shape == (40, 1) and fragment.observations.dtype == np.intp
+    networks = settings.networks()
+    parts, rows = networks.split(weights.parameters), np.eye(40, dtype=np.float32)[fragment.observations[:, 0]]
+    outputs = networks.policy_outputs(parts, rows)
+    log_probs = networks.distribution.log_prob(outputs, fragment.actions)
+    np.testing.assert_allclose(fragment.log_probs, log_probs, rtol=1e-5)
+    values = fragment.returns - fragment.advantages
+    np.testing.assert_allclose(values, networks.values(parts, rows), rtol=1e-4, atol=1e-6)
 
 
 def test_an_observation_that_is_not_finite_never_gets_out() -> None:

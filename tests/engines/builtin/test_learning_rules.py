@@ -192,20 +192,24 @@ def test_an_action_counts_more_the_likelier_it_has_become_up_to_twice() -> None:
 @pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
 def test_what_another_policy_sampled_is_learned_by_its_weight(algorithm: str) -> None:
     """Half of the actions are 20 times likelier by now: beyond any clip around the policy that sampled them."""
-    networks, parameters, batch = networks_and_batch(Choices([5]))
-    sampled = batch.log_probs - np.log(np.resize([1.0, 20.0], STEPS)).astype(np.float32)
-    stale = replace(batch, log_probs=sampled)
     doubled = np.resize([False, True], STEPS)
-    rng = np.random.default_rng(0)
-    if algorithm == "PPO":
-        optimizer = Adam.create(networks.num_parameters)
-        after, _, _ = ppo.update(networks, parameters, optimizer, stale, PPOSection(num_epochs=3), 3e-3, rng)
-    else:
-        optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
-        after, _, _ = trpo.update(networks, parameters, optimizer, stale, TRPOSection(name="TRPO"), rng)
-    outputs = networks.policy_outputs(networks.split(after), batch.observations)
-    gains = (networks.distribution.log_prob(outputs, batch.actions) - batch.log_probs) * np.sign(batch.advantages)
-    assert gains[doubled].mean() > gains[~doubled].mean() > 0
+    gains = []
+    for seed in range(10):
+        networks, parameters, batch = networks_and_batch(Choices([5]), seed)
+        sampled = batch.log_probs - np.log(np.where(doubled, 20.0, 1.0)).astype(np.float32)
+        stale = replace(batch, log_probs=sampled)
+        rng = np.random.default_rng(0)
+        if algorithm == "PPO":
+            optimizer = Adam.create(networks.num_parameters)
+            after, _, _ = ppo.update(networks, parameters, optimizer, stale, PPOSection(num_epochs=3), 3e-3, rng)
+        else:
+            optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
+            after, _, _ = trpo.update(networks, parameters, optimizer, stale, TRPOSection(name="TRPO"), rng)
+        outputs = networks.policy_outputs(networks.split(after), batch.observations)
+        change = networks.distribution.log_prob(outputs, batch.actions) - batch.log_probs
+        gains.append(change * np.sign(batch.advantages))
+    of_each = np.mean(gains, axis=0)
+    assert of_each[doubled].mean() > of_each[~doubled].mean() > 0
 
 
 def test_fisher_product_is_symmetric_and_matches_the_divergence() -> None:

@@ -98,4 +98,3 @@ def along(layers: Layers, activations: Activations, direction: Layers) -> Array:
         change += activations.inputs[i] @ direction[i][0]
         change += direction[i][1]
     return change
-

@@ -62,7 +62,7 @@ class GroupSettings:
         return self.model.networks(self.observations, self.actions)
 
     def row_encoder(self) -> RowEncoder:
-        """Return what writes the rows that the networks read; the built-in ones take numbers of columns as well."""
+        """Return what writes the rows that the networks read; the built-in ones also take numbers of columns."""
         encoder = ObservationEncoder(self.observations)
         return encoder if self.model.torch_model is not None else encoder.columns() or encoder
 
