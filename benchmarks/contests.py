@@ -16,16 +16,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.environments import python_of
+import psutil
+
+from benchmarks.peers.environments import FOLDER, python_of
 
 HERE = Path(__file__).parent
 ROUNDS = 3
+QUIET_SECONDS = 0.5
+MEAN, EVALUATION = 2, 3
+"""Where in an entry of a curve the two judges of a policy are."""
 LIMIT_SECONDS = 240.0
 LIMIT_STEPS = 3000
 WORK = (
-    f"Median (range) of {ROUNDS} interleaved rounds, one process and environment each. The same learning work: "
-    "4,096 steps a batch, 10 epochs, minibatches of 128, two nets of 64-64 tanh units "
-    "(TRPO: 10 conjugate-gradient steps)."
+    "Median (range) of the interleaved rounds, one process and environment each. The same learning work: 4,096 "
+    "steps a batch, 10 epochs, minibatches of 128, two nets of 64-64 tanh units, the same loss, nothing normalised "
+    "but advantages (TRPO: 10 conjugate-gradient steps). The number is that of simulators."
 )
 
 
@@ -49,7 +54,8 @@ class Contest:
     """A workload and who takes part.
 
     With a limit, speeds are also compared with two processes that only step the simulator. With a goal, all train
-    until they get there, or until the time is over.
+    until the mean return of a hundred episodes gets there, or the time is over; where that `is_evaluated`, the
+    policy of each iteration is then played deterministically, up to the first that reaches the goal.
     """
 
     title: str
@@ -59,46 +65,43 @@ class Contest:
     has_limit: bool = False
     goal: float | None = None
     seconds: float | None = None
+    is_evaluated: bool = False
+    rounds: int = ROUNDS
 
 
 @dataclass
 class Results:
-    """What each contestant did in each round."""
+    """What each contestant did in each round, and what share of the CPUs others used before each run."""
 
     speeds: dict[str, list[float]] = field(default_factory=dict)
     shares: dict[str, list[float]] = field(default_factory=dict)
     first: dict[str, list[float]] = field(default_factory=dict)
     curves: dict[str, list[list[list[Any]]]] = field(default_factory=dict)
+    others: list[float] = field(default_factory=list)
 
 
-OURS = Contestant("muster, 64 simulators, in process", "muster", "muster_ppo", ("--envs", "64"))
-OURS_OVERLAP = Contestant(
-    "muster, 64 simulators, 2 workers, overlap",
-    "muster",
-    "muster_ppo",
-    ("--envs", "64", "--parallel", "--overlap"),
-)
-OURS_WORKERS = Contestant(
-    "muster, 64 simulators, 2 workers", "muster", "muster_ppo", ("--envs", "64", "--parallel")
-)
-OURS_SMALL = Contestant("muster, 8 simulators, in process", "muster", "muster_ppo")
+OURS = Contestant("muster, 64 in process", "muster", "muster_ppo", ("--envs", "64"))
+OURS_OVERLAP = Contestant("muster, 2 workers of 8, overlap", "muster", "muster_ppo", ("--parallel", "--overlap"))
+OURS_WORKERS = Contestant("muster, 2 workers of 8", "muster", "muster_ppo", ("--parallel",))
+OURS_SMALL = Contestant("muster, 8 in process", "muster", "muster_ppo")
 SB3 = Contestant("Stable-Baselines3, 8", "sb3", "sb3")
 SB3_WIDE = Contestant("Stable-Baselines3, 64", "sb3", "sb3", ("--envs", "64"))
 SB3_WORKERS = Contestant("Stable-Baselines3, 8 processes", "sb3", "sb3", ("--parallel",))
 SINGLE = Contestant("one file of torch (CleanRL's way), 8", "sb3", "single_file")
+SINGLE_WIDE = Contestant("one file of torch (CleanRL's way), 64", "sb3", "single_file", ("--envs", "64"))
 TIANSHOU = Contestant("Tianshou, 8", "tianshou", "tianshou_ppo")
 TORCHRL = Contestant("TorchRL, 8", "torchrl", "torchrl_ppo")
 PUFFER = Contestant("PufferLib 3, 8, serial", "pufferlib", "pufferlib_ppo")
 FACTORY = Contestant("Sample Factory, 2 processes of 8", "sample_factory", "sample_factory_ppo", ("--parallel",))
+PUFFER_WORKERS = Contestant("PufferLib 3, 2 processes of 4", "pufferlib", "pufferlib_ppo", ("--parallel",))
 RLLIB = Contestant("RLlib, 2 runners of 8", "rllib", "rllib_ppo", ("--parallel",))
 OURS_TRPO = Contestant(
-    "muster TRPO, 64 simulators, in process", "muster", "muster_ppo", ("--envs", "64", "--algorithm", "trpo")
+    "muster TRPO, 64 in process", "muster", "muster_ppo", ("--envs", "64", "--algorithm", "trpo")
 )
-OURS_SMALL_TRPO = Contestant(
-    "muster TRPO, 8 simulators, in process", "muster", "muster_ppo", ("--algorithm", "trpo")
-)
+OURS_SMALL_TRPO = Contestant("muster TRPO, 8 in process", "muster", "muster_ppo", ("--algorithm", "trpo"))
 SB3_TRPO = Contestant("sb3-contrib TRPO, 8", "sb3", "sb3", ("--algorithm", "trpo"))
-PEERS = (SB3, SB3_WIDE, SINGLE, TIANSHOU, TORCHRL, PUFFER, FACTORY, RLLIB)
+SB3_TRPO_WIDE = Contestant("sb3-contrib TRPO, 64", "sb3", "sb3", ("--envs", "64", "--algorithm", "trpo"))
+PEERS = (SB3, SB3_WIDE, SINGLE, SINGLE_WIDE, TIANSHOU, TORCHRL, PUFFER, FACTORY, RLLIB)
 
 
 def hold_all(contests: Sequence[Contest], json_file: Path) -> tuple[list[str], dict[str, Any]]:
@@ -115,22 +118,27 @@ def hold_all(contests: Sequence[Contest], json_file: Path) -> tuple[list[str], d
     return lines, figures
 
 
-def machine() -> str:
-    """Return what the machine is, and how busy it is now."""
-    return f"{os.cpu_count()} CPUs; load before it began: {os.getloadavg()[0]:.2f}."
+def machine(figures: dict[str, Any]) -> str:
+    """Return what the machine is, and how much of it other processes used while nobody ran."""
+    others = [share for results in figures.values() for share in results["others"]]
+    return (
+        f"{os.cpu_count()} CPUs; between runs, other processes used {statistics.median(others):.0%} of them "
+        f"(at most {max(others):.0%})."
+    )
 
 
 def _hold(contest: Contest) -> Results:
     results = Results()
-    for number in range(ROUNDS):
+    for number in range(contest.rounds):
         for contestant in contest.contestants:
+            results.others.append(psutil.cpu_percent(QUIET_SECONDS) / 100)
             limits = [_limit(contest.workload)] if contest.has_limit else []
             entries = _run(contestant, contest, seed=number)
             if not entries:
                 continue
             if contest.has_limit:
                 limits.append(_limit(contest.workload))
-            (began, first_steps, _), (ended, last_steps, _) = entries[0], entries[-1]
+            (began, first_steps, *_), (ended, last_steps, *_) = entries[0], entries[-1]
             speed = (last_steps - first_steps) / (ended - began)
             results.speeds.setdefault(contestant.title, []).append(speed)
             results.first.setdefault(contestant.title, []).append(began)
@@ -142,7 +150,10 @@ def _hold(contest: Contest) -> Results:
 
 
 def _run(contestant: Contestant, contest: Contest, seed: int) -> list[list[Any]]:
-    """Run a contestant; return its entries (seconds since its start, steps, mean return), none if it failed."""
+    """Run a contestant; return its entries: seconds since its start, steps, mean return, evaluation.
+
+    There are none if it failed.
+    """
     python = python_of(contestant.peer)
     if python is None:
         return []
@@ -151,6 +162,7 @@ def _run(contestant: Contestant, contest: Contest, seed: int) -> list[list[Any]]
     command += [*contestant.flags, "--seed", str(seed)]
     if contest.goal is not None:
         command += ["--goal", str(contest.goal), "--seconds", str(contest.seconds)]
+        command += ["--evaluate"] if contest.is_evaluated else []
     environment = {**os.environ, "BENCH_STARTED": repr(time.time()), "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
@@ -160,7 +172,7 @@ def _run(contestant: Contestant, contest: Contest, seed: int) -> list[list[Any]]
             text=True,
             timeout=LIMIT_SECONDS,
             check=False,
-            cwd=HERE.parent,
+            cwd=HERE.parent if contestant.is_ours else FOLDER,
         )
     except subprocess.TimeoutExpired:
         print(f"{contestant.title}: not done after {LIMIT_SECONDS:g} s", file=sys.stderr)
@@ -204,7 +216,9 @@ def _table(contest: Contest, results: Results) -> list[str]:
     best = max(peers, default=float("nan"))
     columns = ["", "steps/s", "of the fastest peer", "start to first result, s"]
     columns += ["of the limit"] if contest.has_limit else []
-    columns += ["solved after, s", "steps"] if contest.goal is not None else []
+    if contest.goal is not None:
+        columns += [f"mean return {contest.goal:g} after, s", "steps"]
+        columns += [f"evaluated at {contest.goal:g} after, s", "steps"] if contest.is_evaluated else []
     lines = [f"## {contest.title}", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     for contestant in contest.contestants:
         title = contestant.title
@@ -217,22 +231,25 @@ def _table(contest: Contest, results: Results) -> list[str]:
         if contest.has_limit:
             cells.append(_range(results.shares[title], "{:.2f}"))
         if contest.goal is not None:
-            cells += _solved(contest, results.curves[title])
+            cells += _reached(contest, results.curves[title], MEAN)
+            cells += _reached(contest, results.curves[title], EVALUATION) if contest.is_evaluated else []
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
-def _solved(contest: Contest, curves: Sequence[list[list[Any]]]) -> list[str]:
+def _reached(contest: Contest, curves: Sequence[list[list[Any]]], judge: int) -> list[str]:
     """Return when and after how many steps the goal was reached, or how far it was when the time was over."""
-    ends = [curve[-1] for curve in curves]
     assert contest.goal is not None
-    if any(mean is None or mean < contest.goal for _, _, mean in ends):
-        means = [mean for _, _, mean in ends if mean is not None]
-        reached = f", at {statistics.median(means):.0f}" if means else ""
-        return [f"not in {contest.seconds:g}{reached}", _range([float(steps) for _, steps, _ in ends], "{:,.0f}")]
+    firsts = []
+    for curve in curves:
+        known = [entry for entry in curve if entry[judge] is not None]
+        firsts.append(next((entry for entry in known if entry[judge] >= contest.goal), None))
+        if firsts[-1] is None:
+            best = max((entry[judge] for entry in known), default=float("nan"))
+            return [f"not in {contest.seconds:g}, at {best:.3g}", f"{curve[-1][1]:,.0f}"]
     return [
-        _range([seconds for seconds, _, _ in ends], "{:.1f}"),
-        _range([float(steps) for _, steps, _ in ends], "{:,.0f}"),
+        _range([entry[0] for entry in firsts if entry], "{:.1f}"),
+        _range([float(entry[1]) for entry in firsts if entry], "{:,.0f}"),
     ]
 
 

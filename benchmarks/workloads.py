@@ -14,7 +14,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "ratio"))
 
 BURN_SECONDS = 1e-3
-HEAVY_SHARE = 0.01
+HEAVY_EVERY = 100
 HEAVY_SECONDS = 50e-3
 WIDE_SIZE = 100
 WIDE_LENGTH = 200
@@ -36,11 +36,16 @@ class Burn(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class HeavyTail(Burn):
-    """One step in a hundred takes a hundred times as long as the others."""
+    """One step in every hundred, nobody knows which, takes a hundred times as long as the others."""
+
+    _step = _heavy = 0
 
     def seconds(self) -> float:
         """How long this step computes: mostly half a millisecond, seldom much."""
-        return HEAVY_SECONDS if self.unwrapped.np_random.random() < HEAVY_SHARE else BURN_SECONDS / 2
+        if self._step % HEAVY_EVERY == 0:
+            self._heavy = self._step + int(self.unwrapped.np_random.integers(HEAVY_EVERY))
+        self._step += 1
+        return HEAVY_SECONDS if self._step - 1 == self._heavy else BURN_SECONDS / 2
 
 
 class Wide(gymnasium.Env[Any, Any]):

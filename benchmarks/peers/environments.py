@@ -20,7 +20,7 @@ REQUIREMENTS = {
     "pufferlib": ["pufferlib==3.0.0"],
 }
 BUILD_TOOLS = {"pufferlib": ["setuptools", "wheel", "Cython", "torch", "numpy"]}
-UNPINNED = {"sample_factory": ("numpy==", "gymnasium=="), "pufferlib": ("numpy==", "gymnasium==")}
+UNPINNED = dict.fromkeys(("sample_factory", "pufferlib"), ("numpy==", "gymnasium=="))
 """Peers that need older versions than ours."""
 # PufferLib's set-up reads a name that it only sets with its games; so every Python of that environment has it.
 SITE = {"pufferlib": "import builtins\n\nbuiltins.c_extension_paths = []\n"}

@@ -6,10 +6,13 @@ import math
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from protocol import BATCH, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, WORKERS, Peer, hidden
 
 from muster import train
+from muster.engines.builtin import planning
+from muster.engines.builtin.engine import BuiltinEngine
 from muster.training import TrainOptions
 from muster.training.listening import Silence
 from muster.training.progress import Progress
@@ -23,6 +26,21 @@ SIMULATORS = {
 }
 
 
+class Watched(BuiltinEngine):
+    """An engine that can be asked for its policy while it trains."""
+
+    engine: BuiltinEngine
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        Watched.engine = self
+
+
+def likeliest(policy: Any, observations: Any) -> Any:
+    """Return the likeliest actions."""
+    return [policy.act(observation) for observation in observations]
+
+
 class Clock(Silence):
     """Notes the end of each iteration."""
 
@@ -32,6 +50,7 @@ class Clock(Silence):
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
         """Note it; when it is enough, the stop rule has come true as well."""
         full = len(progress.returns) >= 100
+        self.peer.keep(Watched.engine.policy(), likeliest)
         self.peer.ended(progress.steps, progress.return_mean if full else None)
 
 
@@ -49,14 +68,18 @@ def main() -> None:
         "algorithm.lr": LR,
         "algorithm.num_epochs": EPOCHS,
         "algorithm.minibatch_size": MINIBATCH,
+        "normalize.observations": False,
+        "normalize.rewards": False,
         "model.hidden": hidden(peer.workload),
         "resources.workers": WORKERS if arguments.parallel else 0,
         "resources.overlap": arguments.overlap,
-        "resources.env_groups": max(1, arguments.envs // ENVS),
-        "resources.envs_per_group": ENVS,
+        "resources.env_groups": WORKERS if arguments.parallel else 1,
+        "resources.envs_per_group": ENVS if arguments.parallel else arguments.envs,
         "checkpoint.every": 10**6,
         "stop.iterations": peer.iterations,
     }
+    if arguments.algorithm == "ppo":
+        settings["algorithm.vf_loss_coeff"] = 1.0  # of half the squared error, as 0.5 of all of it is to others
     if peer.workload == "ratio":
         settings["env.config"] = {"target": 1 / 6.931}
     if arguments.goal is not None:
@@ -64,7 +87,7 @@ def main() -> None:
     if arguments.seconds < math.inf:
         settings["stop.time"] = arguments.seconds
     experiment = settings.pop("env.id")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch.object(planning, "BuiltinEngine", Watched):
         train(experiment, overrides=settings, options=TrainOptions(runs_dir=folder), listener=Clock(peer))
     peer.report()
 

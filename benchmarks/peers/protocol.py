@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import copy
+import functools
 import json
 import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ MINIBATCH = 128
 ENVS = 8
 WORKERS = 2
 GAMMA, LAMBDA, CLIP, LR = 0.99, 0.95, 0.2, 3e-4
+EPISODES = 20
 
 
 def hidden(workload: str) -> list[int]:
@@ -39,12 +43,23 @@ class Peer:
         parser.add_argument("--algorithm", default="ppo")
         parser.add_argument("--seed", type=int, default=0, help="of those who do not draw their own")
         parser.add_argument("--goal", type=float, help="stop when the mean return of 100 episodes gets here")
+        parser.add_argument("--evaluate", action="store_true", help="evaluate each iteration's policy, afterwards")
         parser.add_argument("--seconds", type=float, default=math.inf, help="stop when so long has passed")
         self.arguments = parser.parse_args()
         self.workload: str = self.arguments.workload
         self.iterations: int = self.arguments.iterations
         self._started = float(os.environ.get("BENCH_STARTED", time.time()))
         self._entries: list[tuple[float, int, float | None]] = []
+        self._policies: list[Callable[[Any], Any]] = []
+
+    def keep(self, policy: Any, act: Callable[[Any, Any], Any]) -> None:
+        """Keep a copy of the policy as it is at the end of an iteration; `act(policy, observations)` plays it.
+
+        It is to take the likeliest action for each row. Evaluating waits until training has ended, and so takes
+        none of its time.
+        """
+        if self.arguments.evaluate:
+            self._policies.append(functools.partial(act, copy.deepcopy(policy)))
 
     def ended(self, steps: int, mean_return: float | None = None) -> bool:
         """Note that an iteration has ended after so many steps in all; return whether to stop."""
@@ -54,10 +69,47 @@ class Peer:
         is_late = time.time() - self._started > self.arguments.seconds
         return reached or is_late or len(self._entries) >= self.iterations
 
-    def report(self, **more: Any) -> None:
-        """Print what was measured, as the last line."""
-        entries = [[moment - self._started, steps, value] for moment, steps, value in self._entries]
-        print(json.dumps({"entries": entries, **more}), flush=True)
+    def report(self) -> None:
+        """Print what was measured, as the last line: for each iteration when, steps, mean return, evaluation."""
+        evaluations = self._evaluations()
+        entries = [
+            [moment - self._started, steps, mean, evaluations[k] if k < len(evaluations) else None]
+            for k, (moment, steps, mean) in enumerate(self._entries)
+        ]
+        print(json.dumps({"entries": entries}), flush=True)
+
+    def _evaluations(self) -> list[float]:
+        """Evaluate the policies that were kept, up to the first that reaches the goal."""
+        found: list[float] = []
+        for act in self._policies:
+            found.append(mean_return(self.workload, act))
+            if found[-1] >= self.arguments.goal:
+                break
+        return found
+
+
+def likeliest_choice(network: Any, observations: Any) -> Any:
+    """Return the choices that a torch network gives most to."""
+    import torch
+
+    with torch.no_grad():
+        return network(torch.as_tensor(observations)).argmax(dim=1).numpy()
+
+
+def mean_return(workload: str, act: Callable[[Any], Any]) -> float:
+    """Return the mean return of some episodes, each with a seed of its own, that are played side by side."""
+    import numpy as np
+
+    envs = [make_flat(workload) for _ in range(EPISODES)]
+    seen = np.stack([env.reset(seed=10_000 + k)[0] for k, env in enumerate(envs)]).astype(np.float32)
+    running, returns = list(range(EPISODES)), [0.0] * EPISODES
+    while running:
+        for k, action in zip(list(running), np.asarray(act(seen[running])), strict=True):
+            seen[k], reward, terminated, truncated, _ = envs[k].step(action)
+            returns[k] += float(reward)
+            if terminated or truncated:
+                running.remove(k)
+    return sum(returns) / EPISODES
 
 
 def make_flat(workload: str) -> Any:

@@ -9,7 +9,21 @@ import numpy as np
 import pufferlib.emulation
 import pufferlib.vector
 import torch
-from protocol import BATCH, CLIP, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, WORKERS, Peer, hidden, make_flat
+from protocol import (
+    BATCH,
+    CLIP,
+    ENVS,
+    EPOCHS,
+    GAMMA,
+    LAMBDA,
+    LR,
+    MINIBATCH,
+    WORKERS,
+    Peer,
+    hidden,
+    likeliest_choice,
+    make_flat,
+)
 from pufferlib import pufferl
 from torch import nn
 
@@ -83,6 +97,7 @@ def main() -> None:
         recent += [float(value) for value in np.ravel(trainer.stats.get("episode_return", []))]
         trainer.stats.clear()
         trainer.train()
+        peer.keep(trainer.policy.actor, likeliest_choice)
         if peer.ended(trainer.global_step, float(np.mean(recent[-100:])) if len(recent) >= 100 else None):
             break
     peer.report()

@@ -1,4 +1,4 @@
-"""RLlib's PPO as it comes, with two env runners or none; also APPO and IMPALA with their own learning work."""
+"""RLlib's PPO as it comes, with two env runners or none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ import math
 from typing import Any
 
 import ray
+import torch
 from protocol import BATCH, CLIP, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, WORKERS, Peer, hidden, make_flat
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+
+def likeliest(module: Any, observations: Any) -> Any:
+    """Return the likeliest of several choices."""
+    with torch.no_grad():
+        outputs = module.forward_inference({"obs": torch.as_tensor(observations)})
+    return outputs["action_dist_inputs"].argmax(dim=1).numpy()
 
 
 def main() -> None:
@@ -38,6 +46,7 @@ def main() -> None:
         runners = result["env_runners"]
         mean = runners.get("episode_return_mean", math.nan)
         steps = int(runners["num_env_steps_sampled_lifetime"])
+        peer.keep(algorithm.learner_group._learner.module["default_policy"], likeliest)
         if peer.ended(steps, None if math.isnan(mean) else float(mean)):
             break
     peer.report()

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from protocol import BATCH, CLIP, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, Peer, hidden, make_flat
+from protocol import BATCH, CLIP, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, Peer, hidden, likeliest_choice, make_flat
 from torch import nn
 
 
@@ -50,14 +50,15 @@ def main() -> None:
     peer = Peer()
     torch.set_num_threads(1)
     torch.manual_seed(peer.arguments.seed)
-    builders = [lambda: make_flat(peer.workload)] * ENVS
+    count = peer.arguments.envs
+    builders = [lambda: make_flat(peer.workload)] * count
     kind = gymnasium.vector.AsyncVectorEnv if peer.arguments.parallel else gymnasium.vector.SyncVectorEnv
     envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(
         kind(builders, autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP)
     )
     agent = Agent(envs, hidden(peer.workload))
     optimizer = torch.optim.Adam(agent.parameters(), lr=LR, eps=1e-5)
-    length = BATCH // ENVS
+    length = BATCH // count
     seen, _ = envs.reset(seed=peer.arguments.seed)
     recent: list[float] = []
     steps = 0
@@ -80,14 +81,15 @@ def main() -> None:
         steps += BATCH
         with torch.no_grad():
             next_value = agent.critic(torch.as_tensor(np.asarray(seen, np.float32))).flatten()
-        gains = [torch.zeros(ENVS)] * length
-        last = torch.zeros(ENVS)
+        gains = [torch.zeros(count)] * length
+        last = torch.zeros(count)
         for t in reversed(range(length)):
             live = 1 - dones[t]
             delta = rewards[t] + GAMMA * next_value * live - values[t]
             last = delta + GAMMA * LAMBDA * live * last
             gains[t], next_value = last, values[t]
         learn(agent, optimizer, [torch.cat(part) for part in (rows, actions, log_probs, gains, values)])
+        peer.keep(agent.actor, likeliest_choice)
         if peer.ended(steps, float(np.mean(recent[-100:])) if len(recent) >= 100 else None):
             break
     peer.report()

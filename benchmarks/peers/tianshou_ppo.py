@@ -47,6 +47,12 @@ def build(workload: str) -> PPO:
     )  # fmt: skip
 
 
+def likeliest(actor: Any, observations: Any) -> Any:
+    """Return the likeliest of several choices."""
+    with torch.no_grad():
+        return actor(observations)[0].argmax(dim=1).numpy()
+
+
 def main() -> None:
     """Train for some iterations: collect a batch, then update, as its trainer does."""
     peer = Peer()
@@ -68,6 +74,7 @@ def main() -> None:
         collector.reset_buffer(keep_statistics=True)
         steps += collected.n_collected_steps
         recent += list(collected.returns)
+        peer.keep(algorithm.policy.actor, likeliest)
         if peer.ended(steps, float(np.mean(recent[-100:])) if len(recent) >= 100 else None):
             break
     peer.report()

@@ -6,7 +6,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from protocol import BATCH, CLIP, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, Peer, hidden, make_flat
+from protocol import (
+    BATCH,
+    CLIP,
+    ENVS,
+    EPOCHS,
+    GAMMA,
+    LAMBDA,
+    LR,
+    MINIBATCH,
+    Peer,
+    hidden,
+    likeliest_choice,
+    make_flat,
+)
 from tensordict.nn import NormalParamExtractor, TensorDictModule
 from torchrl.collectors import Collector
 from torchrl.data import LazyTensorStorage, ReplayBuffer
@@ -76,6 +89,7 @@ def main() -> None:
                 optimizer.step()
         buffer.empty()
         collector.update_policy_weights_()
+        peer.keep(actor.module[0], likeliest_choice)
         if peer.ended(steps, float(np.mean(recent[-100:])) if len(recent) >= 100 else None):
             break
     peer.report()
