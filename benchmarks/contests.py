@@ -29,7 +29,7 @@ LIMIT_SECONDS = 240.0
 LIMIT_STEPS = 3000
 WORK = (
     "Median (range) of the interleaved rounds, one process and environment each. The same learning work: 4,096 "
-    "steps a batch, 10 epochs, minibatches of 128, two nets of 64-64 tanh units, the same loss, nothing normalised "
+    "steps a batch, 10 epochs, minibatches of 128, two nets of 64-64 tanh units, the same loss, nothing scaled "
     "but advantages (TRPO: 10 conjugate-gradient steps). The number is that of simulators."
 )
 
