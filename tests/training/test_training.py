@@ -66,6 +66,16 @@ def test_the_run_folder_holds_what_the_contract_says(tmp_path: Path) -> None:
     assert again.return_mean == result.return_mean
 
 
+@pytest.mark.parametrize(
+    ("name", "rewards", "learns"), [("Guess", False, 3), ("Guess", True, 2), ("Aim", False, 2)]
+)
+def test_the_first_iteration_only_measures_if_there_is_a_scale(
+    name: str, rewards: bool, learns: int, tmp_path: Path
+) -> None:
+    small(f"tests.toys:{name}", tmp_path, normalize__rewards=rewards)
+    assert sum(row["policy/loss"] != "" for row in read_metrics(tmp_path / "run" / "metrics.csv")) == learns
+
+
 @pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
 @pytest.mark.parametrize(("name", "goal"), [("Guess", 9.5), ("Aim", -0.3)])
 def test_learns_what_can_be_learned(name: str, goal: float, algorithm: str, tmp_path: Path) -> None:

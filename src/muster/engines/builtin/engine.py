@@ -84,6 +84,7 @@ class BuiltinEngine:
         )
         self._networks = self._settings.networks()
         self._scalable = ObservationEncoder(task.observations).scalable
+        self._scales_observations = experiment.normalize.observations and bool(self._scalable.any())
         self._learner = self._new_learner()
         if weights_from is not None:
             self._load(weights_from, weights_only=True)
@@ -123,7 +124,7 @@ class BuiltinEngine:
         sampled_at = time.perf_counter()
         metrics: dict[str, float | None] = {}
         batch = Batch.join(sampled.fragments)
-        only_measures = learner.returns.count == 0 and (normalize.observations or normalize.rewards)
+        only_measures = learner.returns.count == 0 and (self._scales_observations or normalize.rewards)
         if len(batch) and not only_measures:
             with threads(self._experiment.resources.learner_threads):
                 learner.parameters, learner.optimizer, metrics = self._update(batch, fraction_done)
@@ -157,10 +158,9 @@ class BuiltinEngine:
 
     def _weights(self) -> Weights:
         learner, normalize = self._learner, self._experiment.normalize
-        is_scaled = normalize.observations and bool(self._scalable.any())
         return Weights(
             learner.parameters,
-            learner.observations.scale(self._scalable) if is_scaled else None,
+            learner.observations.scale(self._scalable) if self._scales_observations else None,
             float(learner.returns.std[0]) if normalize.rewards else 1.0,
         )
 

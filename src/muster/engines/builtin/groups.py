@@ -136,7 +136,7 @@ class EnvGroup:
         self.index = index
         encoder = ObservationEncoder(settings.observations)
         self._packs = encoder.is_all_pixels
-        self._scalable = encoder.scalable
+        self._num_inputs = encoder.size
         self._measures = bool(encoder.scalable.any())
         self._encoder = settings.row_encoder()
         self._decoder = ActionDecoder(settings.actions)
@@ -337,7 +337,7 @@ class EnvGroup:
 
     def _observation_moments(self, recording: _Recording, keep: Any) -> Moments:
         if not self._measures:
-            return Moments.empty(len(self._scalable))
+            return Moments.empty(self._num_inputs)
         return Moments.of(recording.raw.reshape(-1, self._encoder.width)[keep])
 
     def state(self) -> bytes:
