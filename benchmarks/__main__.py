@@ -15,6 +15,7 @@ NAMES = (
     "throughput",
     "solving",
     "growth",
+    "scaling",
 )
 RESULTS = Path(__file__).parent / "results"
 

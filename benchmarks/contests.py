@@ -226,10 +226,10 @@ def _table(contest: Contest, results: Results) -> list[str]:
             lines.append(f"| {title} |" + " - |" * (len(columns) - 1))
             continue
         speed = statistics.median(results.speeds[title])
-        cells = [title, _range(results.speeds[title], "{:,.0f}"), f"{speed / best:.2f}"]
-        cells.append(_range(results.first[title], "{:.1f}"))
+        cells = [title, median_and_range(results.speeds[title], "{:,.0f}"), f"{speed / best:.2f}"]
+        cells.append(median_and_range(results.first[title], "{:.1f}"))
         if contest.has_limit:
-            cells.append(_range(results.shares[title], "{:.2f}"))
+            cells.append(median_and_range(results.shares[title], "{:.2f}"))
         if contest.goal is not None:
             cells += _reached(contest, results.curves[title], MEAN)
             cells += _reached(contest, results.curves[title], EVALUATION) if contest.is_evaluated else []
@@ -248,11 +248,12 @@ def _reached(contest: Contest, curves: Sequence[list[list[Any]]], judge: int) ->
             best = max((entry[judge] for entry in known), default=float("nan"))
             return [f"not in {contest.seconds:g}, at {best:.3g}", f"{curve[-1][1]:,.0f}"]
     return [
-        _range([entry[0] for entry in firsts if entry], "{:.1f}"),
-        _range([float(entry[1]) for entry in firsts if entry], "{:,.0f}"),
+        median_and_range([entry[0] for entry in firsts if entry], "{:.1f}"),
+        median_and_range([float(entry[1]) for entry in firsts if entry], "{:,.0f}"),
     ]
 
 
-def _range(values: Sequence[float], form: str) -> str:
+def median_and_range(values: Sequence[float], form: str) -> str:
+    """Return the middle of several measurements, and how far they lie apart."""
     median, low, high = (form.format(value) for value in (statistics.median(values), min(values), max(values)))
     return f"{median} ({low} to {high})"
