@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,9 @@ from muster.engines.builtin.groups import Fragment
 Array = NDArray[Any]
 
 LARGEST_WEIGHT = 2.0
+
+OnTheWay = Callable[[float, Array], None]
+"""Is told, in the middle of an update, the share of it that is done and the parameters as they are then."""
 
 
 @dataclass(frozen=True)

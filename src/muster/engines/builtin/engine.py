@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,13 +148,26 @@ class BuiltinEngine:
 
     def _update(self, batch: Batch, fraction_done: float) -> tuple[Array, Adam, dict[str, float | None]]:
         learner, algorithm = self._learner, self._experiment.algorithm
+
+        def on_the_way(share: float, parameters: Array) -> None:
+            self._collector.learning(share, lambda: replace(self._weights(), parameters=parameters))
+
         if isinstance(algorithm, PPOSection):
             lr = algorithm.lr * (1 - fraction_done if algorithm.lr_schedule == "linear" else 1)
             return ppo.update(
-                self._networks, learner.parameters, learner.optimizer, batch, algorithm, lr, learner.rng
+                self._networks,
+                learner.parameters,
+                learner.optimizer,
+                batch,
+                algorithm,
+                lr,
+                learner.rng,
+                on_the_way,
             )
         assert isinstance(algorithm, TRPOSection) and isinstance(self._networks, ActorCritic)
-        return trpo.update(self._networks, learner.parameters, learner.optimizer, batch, algorithm, learner.rng)
+        return trpo.update(
+            self._networks, learner.parameters, learner.optimizer, batch, algorithm, learner.rng, on_the_way
+        )
 
     def _weights(self) -> Weights:
         learner, normalize = self._learner, self._experiment.normalize

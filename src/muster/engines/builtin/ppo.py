@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.engines.builtin.adam import Adam
-from muster.engines.builtin.batch import Batch, minibatches
+from muster.engines.builtin.batch import Batch, OnTheWay, minibatches
 from muster.engines.builtin.networks import Networks
 from muster.engines.builtin.policy_gradients import PolicyGradients, gradients_of
 from muster.errors import NonFiniteUpdateError
@@ -55,6 +55,7 @@ def update(
     settings: PPOSection,
     lr: float,
     rng: np.random.Generator,
+    on_the_way: OnTheWay = lambda _share, _parameters: None,
 ) -> tuple[Array, Adam, Metrics]:
     """Return parameters and optimiser after an iteration's epochs, and how it went; changes nothing given.
 
@@ -85,6 +86,7 @@ def update(
             loss_gradient(networks, parts, mathematics, settings, rows, gradient_parts)
             norms.append(_clip(gradient, settings.grad_clip))
             optimizer.step(parameters, gradient, lr)
+        on_the_way(epochs / settings.num_epochs, parameters)
         if settings.target_kl is not None:
             new_outputs = _outputs(networks, parts, batch)
             if mathematics.divergence(before.outputs, new_outputs).mean() > settings.target_kl:

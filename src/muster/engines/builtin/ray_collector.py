@@ -19,6 +19,8 @@ from muster.errors import MusterError, SimulatorError
 POLL_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
 NODE_SECONDS = 5.0
+HEADROOM = 1.2
+"""How many times as long as the last batch the next may take to sample, and still be there when learning ends."""
 
 
 @dataclass
@@ -37,10 +39,11 @@ class _Place:
 class RayCollector:
     """Groups dealt out to workers in turn; fragments are taken from whoever is ready.
 
-    With overlap, every group samples all the time, also while the learner learns, each fragment with the newest
-    weights there are when it begins; a batch is the next so many fragments, as many as there are groups, whosever
-    they are. So a slow simulator holds up nobody but itself, and weights are about one iteration old, which the
-    stored log-probabilities account for.
+    With overlap, groups also sample while the learner learns; a batch is the next so many fragments, as many as
+    there are groups, whosever they are. Where sampling takes as long as learning, every group samples all the
+    time, with the newest weights when a fragment begins: a slow simulator holds up nobody but itself, and weights
+    are about one iteration old. Where it takes less, it begins just in time for the end of learning, with what is
+    learned by then. The stored log-probabilities account for the difference.
 
     The groups of a worker that is lost go on with new episodes. If it was lost in the middle of a simulator's
     call, that is the simulator's failure, and counted so.
@@ -53,6 +56,9 @@ class RayCollector:
 
         self._ray = ray
         self._overlap = overlap
+        self._begin_at = 0.0
+        self._sample_seconds = 0.0
+        self._collected_at: float | None = None
         self._pending: dict[Any, tuple[_Place, int | None]] = {}
         self._fragments: list[tuple[int, Fragment]] = []
         self._settings = settings
@@ -78,10 +84,11 @@ class RayCollector:
 
     def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
         started = time.perf_counter()
+        if self._collected_at is not None:
+            self._begin_at = _share_to_begin_at(self._sample_seconds, started - self._collected_at)
         num_groups = len(self._next_episodes)
         shared = self._ray.put(weights)
-        for place in self._places:
-            self._submit_missing(place, shared)
+        self._submit_all_missing(shared)
         lost = 0
         while len(self._fragments) < num_groups:
             ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=POLL_SECONDS)
@@ -90,6 +97,8 @@ class RayCollector:
             if not ready:
                 for failure in self._mailbox.take():
                     tell(failure)
+                if self._overlap:
+                    self._submit_all_missing(shared)
             for reference in ready:
                 place, g = self._pending.pop(reference)
                 try:
@@ -101,16 +110,22 @@ class RayCollector:
                     self._submit_missing(place, shared)
                 else:
                     self._take(place, g, result)
-                    if self._overlap:
+                    is_short = len(self._fragments) + len(self._pending) < num_groups
+                    if self._overlap and (is_short or self._begin_at == 0):
                         self._submit_missing(place, shared)
         batch, self._fragments = self._fragments[:num_groups], self._fragments[num_groups:]
         fragments = [fragment for _, fragment in sorted(batch, key=lambda pair: pair[0])]
-        busy = sum(fragment.seconds for fragment in fragments) / len(self._places)
-        idle = max(0.0, time.perf_counter() - started - busy)
+        self._sample_seconds = sum(fragment.seconds for fragment in fragments) / len(self._places)
+        self._collected_at = time.perf_counter()
+        idle = max(0.0, self._collected_at - started - self._sample_seconds)
         failures, self._failures = self._failures, []
         if failures or any(fragment.failures for fragment in fragments):
             self._mailbox.take()
         return Sampled(fragments, list(self._next_episodes), idle, lost, failures)
+
+    def learning(self, share: float, weights: Callable[[], Weights]) -> None:
+        if self._overlap and 0 < self._begin_at <= share and len(self._pending) < len(self._next_episodes):
+            self._submit_all_missing(self._ray.put(weights()))
 
     def states(self) -> list[bytes]:
         try:
@@ -141,6 +156,10 @@ class RayCollector:
         place.journals = f"{uuid.uuid4().hex}-{place.number}"
         place.worker = actor_class.remote(self._settings, place.journals, self._mailbox)
         place.node = place.worker.node.remote()
+
+    def _submit_all_missing(self, weights: Any) -> None:
+        for place in self._places:
+            self._submit_missing(place, weights)
 
     def _submit_missing(self, place: _Place, weights: Any) -> None:
         """Ask for a fragment of each group that is not asked already and, without overlap, has not given one."""
@@ -250,3 +269,10 @@ class RayCollector:
         if isinstance(value, MusterError):
             raise value
         return value
+
+
+def _share_to_begin_at(sample_seconds: float, learn_seconds: float) -> float:
+    """Return after which share of the learning to begin the next batch, to have it in time; 0: at once."""
+    if HEADROOM * sample_seconds >= learn_seconds:
+        return 0.0
+    return 1 - HEADROOM * sample_seconds / learn_seconds

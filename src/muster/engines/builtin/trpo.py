@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from muster.engines.builtin.actor_critic import ActorCritic, Parameters
 from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.backpropagation import Activations, along, backward, forward
-from muster.engines.builtin.batch import Batch, minibatches
+from muster.engines.builtin.batch import Batch, OnTheWay, minibatches
 from muster.engines.builtin.policy_gradients import gradients_of
 from muster.engines.builtin.trust_region import conjugate_gradient, line_search
 from muster.errors import NonFiniteUpdateError
@@ -40,8 +40,11 @@ def update(
     batch: Batch,
     settings: TRPOSection,
     rng: np.random.Generator,
+    on_the_way: OnTheWay = lambda _share, _parameters: None,
 ) -> tuple[Array, Adam, Metrics]:
     """Return parameters and value optimiser after one update, and how it went; changes nothing given.
+
+    When it tells of what is on the way, the policy is what it will be; only the values are still to be fitted.
 
     Raises:
         NonFiniteUpdateError: if a gradient or the result is not finite.
@@ -49,6 +52,7 @@ def update(
     parameters, optimizer = parameters.copy(), optimizer.copy()
     metrics: Metrics = {"value/explained_variance": batch.explained_variance()}
     metrics |= _improve_policy(networks, parameters, batch, settings)
+    on_the_way(1.0, parameters)
     metrics |= _fit_values(networks, parameters, optimizer, batch, settings, rng)
     if not np.isfinite(parameters).all():
         raise NonFiniteUpdateError("the update made weights that are not finite")

@@ -79,6 +79,9 @@ class Collector(Protocol):
             SamplingAbandonedError: when `interrupted` says so.
         """
 
+    def learning(self, share: float, weights: Callable[[], Weights]) -> None:
+        """Hear that a share of the learning is done; the next batch may be begun with what is learned so far."""
+
     def states(self) -> list[bytes]:
         """Return the state of every group, in group order.
 
@@ -108,6 +111,9 @@ class LocalCollector:
         with self._hangs_interrupted():
             fragments = [group.sample(weights, interrupted) for group in self._groups]
         return Sampled(fragments, [fragment.next_episodes for fragment in fragments])
+
+    def learning(self, share: float, weights: Callable[[], Weights]) -> None:
+        """Sample nothing: this process is the one that learns."""
 
     def states(self) -> list[bytes]:
         return _states(self._groups)
