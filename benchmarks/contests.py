@@ -81,7 +81,12 @@ class Results:
 
 
 OURS = Contestant("muster, 64 in process", "muster", "muster_ppo", ("--envs", "64"))
-OURS_OVERLAP = Contestant("muster, 2 workers of 8, overlap", "muster", "muster_ppo", ("--parallel", "--overlap"))
+OURS_OVERLAP = Contestant(
+    "muster, 1 worker of 8, overlap", "muster", "muster_ppo", ("--parallel", "--workers", "1", "--overlap")
+)
+OURS_WORKERS_OVERLAP = Contestant(
+    "muster, 2 workers of 8, overlap", "muster", "muster_ppo", ("--parallel", "--overlap")
+)
 OURS_WORKERS = Contestant("muster, 2 workers of 8", "muster", "muster_ppo", ("--parallel",))
 OURS_SMALL = Contestant("muster, 8 in process", "muster", "muster_ppo")
 SB3 = Contestant("Stable-Baselines3, 8", "sb3", "sb3")

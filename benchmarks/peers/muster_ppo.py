@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from protocol import BATCH, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, WORKERS, Peer, hidden
+from protocol import BATCH, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, Peer, hidden
 
 from muster import train
 from muster.engines.builtin import planning
@@ -71,9 +71,9 @@ def main() -> None:
         "normalize.observations": False,
         "normalize.rewards": False,
         "model.hidden": hidden(peer.workload),
-        "resources.workers": WORKERS if arguments.parallel else 0,
+        "resources.workers": arguments.workers if arguments.parallel else 0,
         "resources.overlap": arguments.overlap,
-        "resources.env_groups": WORKERS if arguments.parallel else 1,
+        "resources.env_groups": arguments.workers if arguments.parallel else 1,
         "resources.envs_per_group": ENVS if arguments.parallel else arguments.envs,
         "checkpoint.every": 10**6,
         "stop.iterations": peer.iterations,

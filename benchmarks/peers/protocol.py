@@ -39,6 +39,9 @@ class Peer:
         parser.add_argument("--iterations", type=int, default=6)
         parser.add_argument("--parallel", action="store_true", help="simulators in two processes of their own")
         parser.add_argument("--overlap", action="store_true", help="sample while learning, where that is a choice")
+        parser.add_argument(
+            "--workers", type=int, default=WORKERS, help="how many processes, where that is a choice"
+        )
         parser.add_argument("--envs", type=int, default=ENVS, help="simulators in one process")
         parser.add_argument("--algorithm", default="ppo")
         parser.add_argument("--seed", type=int, default=0, help="of those who do not draw their own")

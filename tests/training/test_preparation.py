@@ -34,8 +34,9 @@ def test_a_slow_simulator_gets_a_worker_for_each_cpu(tmp_path: Path) -> None:
     assert plan_for("tests.toys:Slow", tmp_path).num_workers == 3
 
 
-def test_overlap_gets_workers_for_a_fast_simulator_too(tmp_path: Path) -> None:
-    assert plan_for("tests.toys:Guess", tmp_path, overlap=True).num_workers == 3
+def test_overlap_gets_workers_for_a_fast_simulator_too_and_leaves_a_cpu_to_the_learner(tmp_path: Path) -> None:
+    assert plan_for("tests.toys:Guess", tmp_path, overlap=True).num_workers == 2
+    assert plan_for("tests.toys:Slow", tmp_path, overlap=True).num_workers == 3
 
 
 def test_there_are_no_more_groups_than_were_asked_for(tmp_path: Path) -> None:

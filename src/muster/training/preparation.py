@@ -88,8 +88,9 @@ def _with_stop(loaded: LoadedExperiment, simulator: Simulator) -> LoadedExperime
 def _auto_workers(env: gymnasium.Env[Any, Any], resources: ResourcesSection, listener: Listener) -> int:
     """Return 0 if the simulator is so fast that moving its data would cost more, else a worker for each CPU.
 
-    Overlap needs workers, and pays with a fast simulator too. There are never more than env groups, since those
-    decide what is learned; but under a launch there are as many as there are CPUs besides the learner's.
+    Overlap needs workers, and pays with a fast simulator too, if the learner has a CPU to itself. There are never
+    more than env groups, since those decide what is learned; but under a launch there are as many as there are
+    CPUs besides the learner's.
     """
     if launched := os.environ.get(LAUNCH_CPUS_VARIABLE):
         workers = max(1, int(launched) - 1)
@@ -99,12 +100,13 @@ def _auto_workers(env: gymnasium.Env[Any, Any], resources: ResourcesSection, lis
     if cpus == 1:
         return 0
     seconds = step_seconds(env, SECONDS_TO_MEASURE)
-    if seconds < CHEAP_STEP_SECONDS and not resources.overlap:
+    is_cheap = seconds < CHEAP_STEP_SECONDS
+    if is_cheap and not resources.overlap:
         return 0
     speed = f"auto: {cpus} CPUs, {seconds * 1e3:.2g} ms a step"
     if groups < cpus:
         speed += f", {groups} env groups; more of them (resources.env_groups) could use more CPUs"
-    workers = min(cpus, groups)
+    workers = min(cpus - 1 if is_cheap else cpus, groups)
     listener.noticed(f"workers = {workers} ({speed})")
     return workers
 
