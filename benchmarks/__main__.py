@@ -1,4 +1,7 @@
-"""`python -m benchmarks [NAME ...]`: run all measurements, or those named, and write what they found."""
+"""`python -m benchmarks [NAME ...]`: run all measurements, or those named, and write what they found.
+
+`throughput:ratio` holds only those contests of `throughput` that have "ratio" in their title; `solving` likewise.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ RESULTS = Path(__file__).parent / "results"
 
 def main() -> None:
     """Run the benchmarks in turn; each returns a page in Markdown."""
-    wanted = sys.argv[1:] or NAMES
-    if unknown := set(wanted) - set(NAMES):
+    wanted = [name.partition(":") for name in sys.argv[1:] or NAMES]
+    if unknown := {name for name, _, _ in wanted} - set(NAMES):
         sys.exit(f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(NAMES)}")
     RESULTS.mkdir(exist_ok=True)
-    for name in wanted:
+    for name, _, part in wanted:
         benchmark = importlib.import_module(f"benchmarks.{name}")
-        page = benchmark.run()
+        page = benchmark.run(part) if part else benchmark.run()
         getattr(benchmark, "PAGE", RESULTS / f"{name}.md").write_text(page, encoding="utf-8")
         print(page)
 

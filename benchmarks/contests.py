@@ -104,22 +104,27 @@ OURS_TRPO = Contestant(
     "muster TRPO, 64 in process", "muster", "muster_ppo", ("--envs", "64", "--algorithm", "trpo")
 )
 OURS_SMALL_TRPO = Contestant("muster TRPO, 8 in process", "muster", "muster_ppo", ("--algorithm", "trpo"))
+OURS_OVERLAP_TRPO = Contestant(
+    "muster TRPO, 1 worker of 8, overlap", "muster", "muster_ppo", (*OURS_OVERLAP.flags, "--algorithm", "trpo")
+)
 SB3_TRPO = Contestant("sb3-contrib TRPO, 8", "sb3", "sb3", ("--algorithm", "trpo"))
 SB3_TRPO_WIDE = Contestant("sb3-contrib TRPO, 64", "sb3", "sb3", ("--envs", "64", "--algorithm", "trpo"))
 PEERS = (SB3, SB3_WIDE, SINGLE, SINGLE_WIDE, TIANSHOU, TORCHRL, PUFFER, FACTORY, RLLIB)
 
 
-def hold_all(contests: Sequence[Contest], json_file: Path) -> tuple[list[str], dict[str, Any]]:
-    """Hold contests one after another; return the lines of their tables, and all figures, which it also saves."""
+def hold_all(contests: Sequence[Contest], json_file: Path, part: str) -> tuple[list[str], dict[str, Any]]:
+    """Hold contests one after another; return the lines of their tables, and all figures, which it also saves.
+
+    With a part of a title, only those contests are held that have it, and the others' figures are what they were.
+    """
+    figures: dict[str, Any] = json.loads(json_file.read_text(encoding="utf-8")) if part else {}
     lines: list[str] = []
-    figures = {}
     for contest in contests:
-        results = _hold(contest)
-        figures[contest.title] = vars(results)
-        table = _table(contest, results)
-        lines += ["", *table]
-        print("\n".join(table), file=sys.stderr, flush=True)
-        json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        if part in contest.title:
+            figures[contest.title] = vars(_hold(contest))
+            json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+            print("\n".join(_table(contest, Results(**figures[contest.title]))), file=sys.stderr, flush=True)
+        lines += ["", *_table(contest, Results(**figures[contest.title]))]
     return lines, figures
 
 

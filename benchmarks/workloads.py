@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "ratio"))
 BURN_SECONDS = 1e-3
 HEAVY_EVERY = 100
 HEAVY_SECONDS = 50e-3
+RATIO_SIZES = (5, 49, 49, 49, 49)
 WIDE_SIZE = 100
 WIDE_LENGTH = 200
 

@@ -116,14 +116,19 @@ def mean_return(workload: str, act: Callable[[Any], Any]) -> float:
 
 
 def make_flat(workload: str) -> Any:
-    """Return a workload's simulator with its observation as one vector, as the peers' networks take it."""
+    """Return a workload's simulator with its observation as one vector of numbers, as peers' networks take it."""
     import gymnasium
+    import numpy as np
 
     from benchmarks import workloads
 
+    class Numbers(gymnasium.ObservationWrapper):  # type: ignore[misc, type-arg]
+        """Observations as single-precision numbers."""
+
+        observation_space = gymnasium.spaces.Box(0, 1, (sum(workloads.RATIO_SIZES),), np.float32)
+
+        def observation(self, observation: Any) -> Any:
+            return observation.astype(np.float32)
+
     env = workloads.make(workload)
-    return env if len(env.observation_space.shape or ()) == 1 and workload != "ratio" else _flat(gymnasium, env)
-
-
-def _flat(gymnasium: Any, env: Any) -> Any:
-    return gymnasium.wrappers.FlattenObservation(env)
+    return Numbers(gymnasium.wrappers.FlattenObservation(env)) if workload == "ratio" else env
