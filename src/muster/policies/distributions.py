@@ -154,8 +154,8 @@ def log_softmax(logits: Array) -> Array:
     # Sums over the columns of a row are many times faster where each column lies in one piece.
     logits = np.asfortranarray(logits)
     shifted = logits - logits.max(axis=1, keepdims=True)
-    normalised: Array = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return normalised
+    shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return shifted
 
 
 def masked(outputs: Array, masks: Array) -> Array:

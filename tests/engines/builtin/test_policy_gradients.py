@@ -53,7 +53,8 @@ def test_entropy_and_its_gradient(distribution: Choices | Gaussian) -> None:
     tensor = torch.tensor(outputs, requires_grad=True)
     expected = torch.stack([part.entropy() for part in torch_parts(distribution, tensor)]).sum(0)
     expected.sum().backward()
-    entropy, gradient = gradients_of(distribution).entropy(outputs)
+    mathematics = gradients_of(distribution)
+    entropy, gradient = mathematics.entropy(outputs), mathematics.entropy_gradient(outputs)
     np.testing.assert_allclose(entropy, expected.detach().numpy(), rtol=1e-6)
     assert tensor.grad is not None
     np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=1e-6, atol=1e-9)
@@ -77,7 +78,7 @@ def test_fisher_product_is_the_divergence_s_curvature(distribution: Choices | Ga
     outputs, _ = outputs_and_actions(distribution)
     change = np.random.default_rng(5).standard_normal(outputs.shape)
     mathematics = gradients_of(distribution)
-    product = mathematics.fisher_product(outputs, change)
+    product = mathematics.fisher(outputs)(change)
     step = 1e-4
     curvature = 2 * mathematics.divergence(outputs, outputs + step * change) / step**2
     np.testing.assert_allclose((change * product).sum(axis=1), curvature, rtol=1e-2)

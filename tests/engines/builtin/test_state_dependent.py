@@ -69,7 +69,7 @@ def test_ppo_s_gradient_is_that_of_finite_differences() -> None:
         means = networks.policy.forward(parts.policy, batch.observations)
         outputs = np.concatenate([means, state_dependent.log_std_at(given, parts.log_std)], axis=1)
         ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - batch.log_probs)
-        return float(-(ratio * advantages).mean() - 0.1 * mathematics.entropy(outputs)[0].mean())
+        return float(-(ratio * advantages).mean() - 0.1 * mathematics.entropy(outputs).mean())
 
     columns = (batch.observations, batch.masks, batch.actions, batch.log_probs, advantages)
     rows = (*columns, batch.returns, batch.values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,14 +19,17 @@ class PolicyGradients(Protocol):
     def log_prob(self, outputs: Array, actions: Array) -> tuple[Array, Array]:
         """Return each action's log-probability `[B]` and its derivative, `[B, num_outputs]`."""
 
-    def entropy(self, outputs: Array) -> tuple[Array, Array]:
-        """Return the entropy `[B]` and its derivative."""
+    def entropy(self, outputs: Array) -> Array:
+        """Return the entropy, `[B]`."""
+
+    def entropy_gradient(self, outputs: Array) -> Array:
+        """Return the entropy's derivative."""
 
     def divergence(self, old: Array, new: Array) -> Array:
         """Return KL(old || new), `[B]`."""
 
-    def fisher_product(self, outputs: Array, change: Array) -> Array:
-        """Return the Fisher matrix at the outputs times a change of them."""
+    def fisher(self, outputs: Array) -> Callable[[Array], Array]:
+        """Return what multiplies the Fisher matrix at the outputs with a change of them."""
 
 
 class ChoicesGradients:
@@ -38,30 +42,35 @@ class ChoicesGradients:
         self._segments = distribution.segments
 
     def log_prob(self, outputs: Array, actions: Array) -> tuple[Array, Array]:
-        outputs = np.asfortranarray(outputs)
+        logits = np.ascontiguousarray(outputs.T)
+        gradient = np.empty_like(logits)
         total = np.zeros(len(outputs), outputs.dtype)
-        gradient = np.empty_like(outputs)
         rows = np.arange(len(outputs))
         for i, segment in enumerate(self._segments):
-            logits, chosen = outputs[:, segment], actions[:, i]
-            shifted = logits - logits.max(axis=1, keepdims=True)
+            shifted = logits[segment] - logits[segment].max(axis=0)
             exponentials = np.exp(shifted)
-            sums = exponentials.sum(axis=1, keepdims=True)
-            total += shifted[rows, chosen] - np.log(sums[:, 0])
-            np.divide(exponentials, -sums, out=gradient[:, segment])
-            gradient[rows, segment.start + chosen] += 1.0
-        return total, gradient
+            sums = exponentials.sum(axis=0)
+            chosen = actions[:, i] * len(rows) + rows
+            total += shifted.take(chosen)
+            total -= np.log(sums)
+            slope = np.divide(exponentials, -sums, out=gradient[segment])
+            slope.reshape(-1)[chosen] += 1.0
+        return total, gradient.T
 
-    def entropy(self, outputs: Array) -> tuple[Array, Array]:
+    def entropy(self, outputs: Array) -> Array:
         total = np.zeros(len(outputs), outputs.dtype)
+        for segment in self._segments:
+            log_p = log_softmax(outputs[:, segment])
+            total -= (np.exp(log_p) * log_p).sum(axis=1)
+        return total
+
+    def entropy_gradient(self, outputs: Array) -> Array:
         gradient = np.empty_like(outputs)
         for segment in self._segments:
             log_p = log_softmax(outputs[:, segment])
             p = np.exp(log_p)
-            entropy = -(p * log_p).sum(axis=1)
-            gradient[:, segment] = -p * (log_p + entropy[:, None])
-            total += entropy
-        return total, gradient
+            gradient[:, segment] = p * ((p * log_p).sum(axis=1, keepdims=True) - log_p)
+        return gradient
 
     def divergence(self, old: Array, new: Array) -> Array:
         total = np.zeros(len(old), old.dtype)
@@ -70,12 +79,20 @@ class ChoicesGradients:
             total += (np.exp(log_old) * (log_old - log_new)).sum(axis=1)
         return total
 
-    def fisher_product(self, outputs: Array, change: Array) -> Array:
-        product = np.empty_like(outputs)
+    def fisher(self, outputs: Array) -> Callable[[Array], Array]:
+        probabilities = np.empty_like(outputs, order="C")
         for segment in self._segments:
-            p = np.exp(log_softmax(outputs[:, segment]))
-            weighted = p * change[:, segment]
-            product[:, segment] = weighted - p * weighted.sum(axis=1, keepdims=True)
+            np.exp(log_softmax(outputs[:, segment]), out=probabilities[:, segment])
+
+        def product(change: Array) -> Array:
+            result = np.empty_like(change)
+            for segment in self._segments:
+                p, moved = probabilities[:, segment], change[:, segment]
+                mean = np.einsum("ij,ij->i", p, moved)
+                result[:, segment] = moved - mean[:, None]
+            result *= probabilities
+            return result
+
         return product
 
 
@@ -92,10 +109,14 @@ class GaussianGradients:
         gradient = np.concatenate([standardised * inverse_std, standardised**2 - 1.0], axis=1)
         return self._log_prob(outputs, actions), gradient
 
-    def entropy(self, outputs: Array) -> tuple[Array, Array]:
+    def entropy(self, outputs: Array) -> Array:
         _, log_std = self._split(outputs)
-        gradient = np.concatenate([np.zeros_like(log_std), np.ones_like(log_std)], axis=1)
-        return (log_std + 0.5 * np.log(2 * np.pi * np.e)).sum(axis=1), gradient
+        entropy: Array = (log_std + 0.5 * np.log(2 * np.pi * np.e)).sum(axis=1)
+        return entropy
+
+    def entropy_gradient(self, outputs: Array) -> Array:
+        _, log_std = self._split(outputs)
+        return np.concatenate([np.zeros_like(log_std), np.ones_like(log_std)], axis=1)
 
     def divergence(self, old: Array, new: Array) -> Array:
         old_mean, old_log_std = self._split(old)
@@ -104,10 +125,10 @@ class GaussianGradients:
         kl: Array = (new_log_std - old_log_std + 0.5 * spread * np.exp(-2 * new_log_std) - 0.5).sum(axis=1)
         return kl
 
-    def fisher_product(self, outputs: Array, change: Array) -> Array:
+    def fisher(self, outputs: Array) -> Callable[[Array], Array]:
         _, log_std = self._split(outputs)
-        mean_change, log_std_change = self._split(change)
-        return np.concatenate([mean_change * np.exp(-2 * log_std), 2.0 * log_std_change], axis=1)
+        factors = np.concatenate([np.exp(-2 * log_std), np.full_like(log_std, 2.0)], axis=1)
+        return lambda change: change * factors
 
 
 class MixedGradients:
@@ -129,13 +150,14 @@ class MixedGradients:
         )
         return first + second, np.concatenate([first_gradient, second_gradient], axis=1)
 
-    def entropy(self, outputs: Array) -> tuple[Array, Array]:
+    def entropy(self, outputs: Array) -> Array:
         logits, gaussian = self._distribution.split(outputs)
-        (first, first_gradient), (second, second_gradient) = (
-            self._choices.entropy(logits),
-            self._numbers.entropy(gaussian),
-        )
-        return first + second, np.concatenate([first_gradient, second_gradient], axis=1)
+        return self._choices.entropy(logits) + self._numbers.entropy(gaussian)
+
+    def entropy_gradient(self, outputs: Array) -> Array:
+        logits, gaussian = self._distribution.split(outputs)
+        gradients = [self._choices.entropy_gradient(logits), self._numbers.entropy_gradient(gaussian)]
+        return np.concatenate(gradients, axis=1)
 
     def divergence(self, old: Array, new: Array) -> Array:
         old_logits, old_gaussian = self._distribution.split(old)
@@ -144,14 +166,15 @@ class MixedGradients:
             old_gaussian, new_gaussian
         )
 
-    def fisher_product(self, outputs: Array, change: Array) -> Array:
+    def fisher(self, outputs: Array) -> Callable[[Array], Array]:
         logits, gaussian = self._distribution.split(outputs)
-        logits_change, gaussian_change = self._distribution.split(change)
-        products = [
-            self._choices.fisher_product(logits, logits_change),
-            self._numbers.fisher_product(gaussian, gaussian_change),
-        ]
-        return np.concatenate(products, axis=1)
+        of_choices, of_numbers = self._choices.fisher(logits), self._numbers.fisher(gaussian)
+
+        def product(change: Array) -> Array:
+            logits_change, gaussian_change = self._distribution.split(change)
+            return np.concatenate([of_choices(logits_change), of_numbers(gaussian_change)], axis=1)
+
+        return product
 
 
 def gradients_of(distribution: AnyDistribution) -> PolicyGradients:

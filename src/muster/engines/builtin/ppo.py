@@ -119,7 +119,7 @@ def loss_gradient(
     weight /= -len(ratio)
     at_outputs *= weight[:, None]
     if settings.entropy_coeff:
-        at_outputs -= (settings.entropy_coeff / len(ratio)) * mathematics.entropy(outputs)[1]
+        at_outputs -= (settings.entropy_coeff / len(ratio)) * mathematics.entropy_gradient(outputs)
     pull_back(at_outputs, value_loss_gradient(values, returns, old_values, settings), out)
 
 
@@ -164,7 +164,7 @@ def _metrics(
     return {
         "policy/loss": -float(np.minimum(ratio * before.advantages, clipped * before.advantages).mean()),
         "policy/kl": float(mathematics.divergence(before.outputs, outputs).mean()),
-        "policy/entropy": float(mathematics.entropy(outputs)[0].mean()),
+        "policy/entropy": float(mathematics.entropy(outputs).mean()),
         "policy/clip_fraction": float((np.abs(ratio - 1) > settings.clip_param).mean()),
         "value/loss": 0.5 * float(((values - batch.returns) ** 2).mean()),
         "value/explained_variance": batch.explained_variance(),

@@ -97,10 +97,10 @@ class Linearised:
 
     def fisher_vector_product(self, damping: float) -> Callable[[Array], Array]:
         """Return v -> (F + damping) v, F being the policy's mean Fisher matrix over the batch."""
-        mathematics = gradients_of(self.networks.distribution)
+        fisher = gradients_of(self.networks.distribution).fisher(self.outputs)
 
         def product(vector: Array) -> Array:
-            at_outputs = mathematics.fisher_product(self.outputs, self.push_forward(vector))
+            at_outputs = fisher(self.push_forward(vector))
             at_outputs /= len(at_outputs)
             return self.pull_back(at_outputs) + damping * vector
 
@@ -141,7 +141,7 @@ def _improve_policy(networks: ActorCritic, parameters: Array, batch: Batch, sett
     return {
         "policy/improvement": step.improvement,
         "policy/kl": step.divergence,
-        "policy/entropy": float(mathematics.entropy(outputs_at(step.point))[0].mean()),
+        "policy/entropy": float(mathematics.entropy(outputs_at(step.point)).mean()),
         "policy/step_fraction": step.fraction,
         "learner/grad_norm": norm,
     }
