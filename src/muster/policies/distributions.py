@@ -153,7 +153,7 @@ def log_softmax(logits: Array) -> Array:
     """Return the logarithm of the softmax of each row."""
     # Sums over the columns of a row are many times faster where each column lies in one piece.
     logits = np.asfortranarray(logits)
-    shifted = logits - logits.max(axis=1, keepdims=True)
+    shifted: Array = logits - logits.max(axis=1, keepdims=True)
     shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return shifted
 
