@@ -61,7 +61,7 @@ class Contest:
     title: str
     workload: str
     contestants: Sequence[Contestant]
-    iterations: int = 6
+    iterations: int = 11
     has_limit: bool = False
     goal: float | None = None
     seconds: float | None = None

@@ -37,6 +37,7 @@ CONTESTS = (
         goal=475.0,
         seconds=30.0,
         is_evaluated=True,
+        rounds=5,
     ),
     Contest(
         "TRPO on CartPole-v1 until the mean return is 475",
@@ -46,6 +47,7 @@ CONTESTS = (
         goal=475.0,
         seconds=30.0,
         is_evaluated=True,
+        rounds=5,
     ),
     Contest(
         "ratio until the mean return is -0.005",
