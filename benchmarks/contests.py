@@ -117,6 +117,8 @@ def hold_all(contests: Sequence[Contest], json_file: Path, part: str) -> tuple[l
 
     With a part of a title, only those contests are held that have it, and the others' figures are what they were.
     """
+    if not any(part in contest.title for contest in contests):
+        sys.exit(f"no contest with {part!r} in its title; there are: {', '.join(c.title for c in contests)}")
     figures: dict[str, Any] = json.loads(json_file.read_text(encoding="utf-8")) if part else {}
     lines: list[str] = []
     for contest in contests:

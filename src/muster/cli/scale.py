@@ -62,7 +62,7 @@ def scale(
 
 def _parse_numbers(flag: str, text: str) -> list[int]:
     numbers = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in numbers) or len(set(numbers)) != len(numbers):
+    if not all(part.isdecimal() for part in numbers) or len(set(numbers)) != len(numbers):
         raise InputError(f"{flag} {text}: expected different numbers separated by commas, such as 1,2,4,8")
     return sorted(map(int, numbers))
 

@@ -14,7 +14,7 @@ from muster.engines.builtin import ppo, trpo
 from muster.engines.builtin.actor_critic import ActorCritic
 from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.advantages import advantages
-from muster.engines.builtin.batch import Batch
+from muster.engines.builtin.batch import BLOCK, Batch
 from muster.engines.builtin.policy_gradients import gradients_of
 from muster.engines.builtin.trust_region import conjugate_gradient, line_search
 from muster.engines.moments import Moments
@@ -216,7 +216,7 @@ def test_fisher_product_is_symmetric_and_matches_the_divergence() -> None:
     networks, parameters, batch = networks_and_batch(Gaussian(2))
     parameters = parameters.astype(np.float64)
     batch = replace(batch, observations=batch.observations.astype(np.float64))
-    product = trpo.Linearised.at(networks, parameters, batch).fisher_vector_product(damping=0.0)
+    product = trpo.fisher_vector_product(trpo.linearise(networks, parameters, batch), damping=0.0)
     rng = np.random.default_rng(3)
     one, other = rng.standard_normal((2, networks.num_policy_parameters))
     assert one @ product(other) == pytest.approx(other @ product(one), rel=1e-9)
@@ -227,6 +227,27 @@ def test_fisher_product_is_symmetric_and_matches_the_divergence() -> None:
     new = networks.policy_outputs(networks.split(moved), batch.observations)
     divergence = gradients_of(networks.distribution).divergence(old, new).mean()
     assert one @ product(one) == pytest.approx(2 * divergence / step**2, rel=1e-2)
+
+
+@pytest.mark.parametrize("distribution", [Choices([3, 2]), Gaussian(2)])
+def test_a_batch_of_several_blocks_is_as_good_as_one(distribution: Choices | Gaussian) -> None:
+    networks, parameters, batch = networks_and_batch(distribution)
+    many = Batch(**{name: np.concatenate([column] * 40) for name, column in vars(batch).items()})
+    assert 2 * BLOCK < len(many) < 3 * BLOCK
+    settings, rng = PPOSection(num_epochs=1, minibatch_size=STEPS), np.random.default_rng(0)
+    ppo_metrics: list[Any] = []
+    trpo_metrics: list[Any] = []
+    trpo_steps = []
+    for rows in (batch, many):
+        _, _, metrics = ppo.update(networks, parameters, Adam.create(len(parameters)), rows, settings, 1e-9, rng)
+        ppo_metrics.append([metrics[name] for name in ppo.METRICS if name != "learner/grad_norm"])
+        optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
+        after, _, metrics = trpo.update(networks, parameters, optimizer, rows, TRPOSection(name="TRPO"), rng)
+        trpo_metrics.append([metrics[name] for name in trpo.METRICS if name != "value/loss"])
+        trpo_steps.append(after[: networks.num_policy_parameters] - parameters[: networks.num_policy_parameters])
+    np.testing.assert_allclose(ppo_metrics[1], ppo_metrics[0], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(trpo_metrics[1], trpo_metrics[0], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(trpo_steps[1], trpo_steps[0], rtol=0.05, atol=0.02 * np.abs(trpo_steps[0]).max())
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])

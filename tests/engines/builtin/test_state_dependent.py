@@ -87,7 +87,7 @@ def test_ppo_s_gradient_is_that_of_finite_differences() -> None:
 
 def test_trpo_s_fisher_product_is_the_divergence_s_curvature() -> None:
     networks, parameters, batch = networks_and_batch()
-    product = trpo.Linearised.at(networks, parameters, batch).fisher_vector_product(damping=0.0)
+    product = trpo.fisher_vector_product(trpo.linearise(networks, parameters, batch), damping=0.0)
     one = np.zeros(networks.num_policy_parameters)
     one[networks.policy.num_parameters :] = np.random.default_rng(3).standard_normal(16)
     moved = parameters.copy()

@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.engines.builtin.groups import Fragment
+from muster.engines.builtin.networks import Networks
+from muster.policies.distributions import masked
 
 Array = NDArray[Any]
 
 LARGEST_WEIGHT = 2.0
+BLOCK = 1024
+"""Rows that a network passes at once without learning: so few that what lies between its layers stays in cache."""
 
 OnTheWay = Callable[[float, Array], None]
 """Is told, in the middle of an update, the share of it that is done and the parameters as they are then."""
@@ -63,6 +67,15 @@ class Batch:
         corrected: Array = weights * self.normalised_advantages()
         return corrected
 
+    def policy_outputs(self, networks: Networks, parts: Any) -> Array:
+        """Return the policy's outputs for all rows, without what their masks forbid."""
+        rows = blocks(self.observations, self.masks)
+        return np.concatenate([masked(networks.policy_outputs(parts, seen), masks) for seen, masks in rows])
+
+    def new_values(self, networks: Networks, parts: Any) -> Array:
+        """Return the values that networks give all rows now."""
+        return np.concatenate([networks.values(parts, rows) for (rows,) in blocks(self.observations)])
+
     def explained_variance(self) -> float | None:
         """How much of the returns' variance the values told beforehand; None if the returns do not vary."""
         variance = float(self.returns.var())
@@ -72,6 +85,10 @@ class Batch:
 def minibatches(rng: np.random.Generator, size: int, *columns: Array) -> Iterator[tuple[Array, ...]]:
     """Shuffle the columns together once, then yield slices of a size; the last one may be smaller."""
     order = rng.permutation(len(columns[0]))
-    shuffled = [column[order] for column in columns]
-    for start in range(0, len(order), size):
-        yield tuple(column[start : start + size] for column in shuffled)
+    yield from blocks(*(column[order] for column in columns), size=size)
+
+
+def blocks(*columns: Array, size: int = BLOCK) -> Iterator[tuple[Array, ...]]:
+    """Yield slices of the columns in order; the last one may be smaller."""
+    for start in range(0, len(columns[0]), size):
+        yield tuple([column[start : start + size] for column in columns])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.engines.builtin.adam import Adam
-from muster.engines.builtin.batch import Batch, OnTheWay, minibatches
+from muster.engines.builtin.batch import Batch, OnTheWay, blocks, minibatches
 from muster.engines.builtin.networks import Networks
 from muster.engines.builtin.policy_gradients import PolicyGradients, gradients_of
 from muster.errors import NonFiniteUpdateError
@@ -42,7 +42,7 @@ class _Before:
 
     @classmethod
     def of(cls, networks: Networks, parts: Any, batch: Batch) -> _Before:
-        outputs = _outputs(networks, parts, batch)
+        outputs = batch.policy_outputs(networks, parts)
         log_probs = networks.distribution.log_prob(outputs, batch.actions)
         return cls(outputs, log_probs, batch.corrected_advantages(log_probs))
 
@@ -88,7 +88,7 @@ def update(
             optimizer.step(parameters, gradient, lr)
         on_the_way(epochs / settings.num_epochs, parameters)
         if settings.target_kl is not None:
-            new_outputs = _outputs(networks, parts, batch)
+            new_outputs = batch.policy_outputs(networks, parts)
             if mathematics.divergence(before.outputs, new_outputs).mean() > settings.target_kl:
                 break
     metrics = _metrics(networks, parts, mathematics, batch, before, settings)
@@ -135,10 +135,6 @@ def value_loss_gradient(values: Array, returns: Array, old_values: Array, settin
     return error
 
 
-def _outputs(networks: Networks, parts: Any, batch: Batch) -> Array:
-    return masked(networks.policy_outputs(parts, batch.observations), batch.masks)
-
-
 def _clip(gradient: Array, largest: float | None) -> float:
     """Scale the gradient down to the largest norm, in place; return the norm it had."""
     norm = float(np.sqrt(gradient @ gradient))
@@ -157,15 +153,28 @@ def _metrics(
     before: _Before,
     settings: PPOSection,
 ) -> Metrics:
-    outputs = _outputs(networks, parts, batch)
-    ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - before.log_probs)
-    clipped = np.clip(ratio, 1 - settings.clip_param, 1 + settings.clip_param)
-    values = networks.values(parts, batch.observations)
-    return {
-        "policy/loss": -float(np.minimum(ratio * before.advantages, clipped * before.advantages).mean()),
-        "policy/kl": float(mathematics.divergence(before.outputs, outputs).mean()),
-        "policy/entropy": float(mathematics.entropy(outputs).mean()),
-        "policy/clip_fraction": float((np.abs(ratio - 1) > settings.clip_param).mean()),
-        "value/loss": 0.5 * float(((values - batch.returns) ** 2).mean()),
-        "value/explained_variance": batch.explained_variance(),
-    }
+    columns = (
+        batch.observations,
+        batch.masks,
+        batch.actions,
+        batch.returns,
+        before.outputs,
+        before.log_probs,
+        before.advantages,
+    )
+    sums = np.zeros(5)
+    for rows in blocks(*columns):
+        observations, masks, actions, returns, old_outputs, old_log_probs, advantages = rows
+        outputs = masked(networks.policy_outputs(parts, observations), masks)
+        ratio = np.exp(networks.distribution.log_prob(outputs, actions) - old_log_probs)
+        clipped = np.clip(ratio, 1 - settings.clip_param, 1 + settings.clip_param)
+        sums += (
+            -np.minimum(ratio * advantages, clipped * advantages).sum(),
+            mathematics.divergence(old_outputs, outputs).sum(),
+            mathematics.entropy(outputs).sum(),
+            (np.abs(ratio - 1) > settings.clip_param).sum(),
+            0.5 * ((networks.values(parts, observations) - returns) ** 2).sum(),
+        )
+    names = ("policy/loss", "policy/kl", "policy/entropy", "policy/clip_fraction", "value/loss")
+    means = dict(zip(names, (sums / len(batch)).tolist(), strict=True))
+    return {**means, "value/explained_variance": batch.explained_variance()}

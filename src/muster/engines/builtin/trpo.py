@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from muster.engines.builtin.actor_critic import ActorCritic, Parameters
 from muster.engines.builtin.adam import Adam
 from muster.engines.builtin.backpropagation import Activations, along, backward, forward
-from muster.engines.builtin.batch import Batch, OnTheWay, minibatches
+from muster.engines.builtin.batch import Batch, OnTheWay, blocks, minibatches
 from muster.engines.builtin.policy_gradients import gradients_of
 from muster.engines.builtin.trust_region import conjugate_gradient, line_search
 from muster.errors import NonFiniteUpdateError
@@ -61,7 +62,7 @@ def update(
 
 @dataclass(frozen=True)
 class Linearised:
-    """The policy on a batch at its parameters: its outputs, and how these move with the parameters."""
+    """The policy on some rows at its parameters: its outputs, and how these move with the parameters."""
 
     networks: ActorCritic
     parts: Parameters
@@ -69,11 +70,10 @@ class Linearised:
     outputs: Array
 
     @classmethod
-    def at(cls, networks: ActorCritic, parameters: Array, batch: Batch) -> Linearised:
+    def at(cls, networks: ActorCritic, parts: Parameters, rows: Array, masks: Array) -> Linearised:
         """Pass through the network once, for all that follows."""
-        parts = networks.split(parameters)
-        network_outputs, activations = forward(networks.policy, parts.policy, batch.observations)
-        outputs = masked(networks.with_log_std(parts, network_outputs, activations.features), batch.masks)
+        network_outputs, activations = forward(networks.policy, parts.policy, rows)
+        outputs = masked(networks.with_log_std(parts, network_outputs, activations.features), masks)
         return cls(networks, parts, activations, outputs)
 
     def push_forward(self, vector: Array) -> Array:
@@ -95,42 +95,58 @@ class Linearised:
         networks.policy_gradient(self.parts, self.activations, at_outputs, networks.split(gradient))
         return gradient[: networks.num_policy_parameters].astype(np.float64)
 
-    def fisher_vector_product(self, damping: float) -> Callable[[Array], Array]:
-        """Return v -> (F + damping) v, F being the policy's mean Fisher matrix over the batch."""
-        fisher = gradients_of(self.networks.distribution).fisher(self.outputs)
+    def times_fisher(self, vector: Array) -> Array:
+        """Return the policy's Fisher matrix, summed over the rows, times a vector."""
+        return self.pull_back(self._fisher(self.push_forward(vector)))
 
-        def product(vector: Array) -> Array:
-            at_outputs = fisher(self.push_forward(vector))
-            at_outputs /= len(at_outputs)
-            return self.pull_back(at_outputs) + damping * vector
+    @cached_property
+    def _fisher(self) -> Callable[[Array], Array]:
+        return gradients_of(self.networks.distribution).fisher(self.outputs)
 
-        return product
+
+def linearise(networks: ActorCritic, parameters: Array, batch: Batch) -> list[Linearised]:
+    """Return the policy on each block of a batch."""
+    parts = networks.split(parameters)
+    return [Linearised.at(networks, parts, *rows) for rows in blocks(batch.observations, batch.masks)]
+
+
+def fisher_vector_product(pieces: Sequence[Linearised], damping: float) -> Callable[[Array], Array]:
+    """Return v -> (F + damping) v, F being the policy's mean Fisher matrix over all rows."""
+    num_rows = sum(len(piece.outputs) for piece in pieces)
+
+    def product(vector: Array) -> Array:
+        total: Array = np.sum([piece.times_fisher(vector) for piece in pieces], axis=0)
+        return total / num_rows + damping * vector
+
+    return product
 
 
 def _improve_policy(networks: ActorCritic, parameters: Array, batch: Batch, settings: TRPOSection) -> Metrics:
     """Take one natural-gradient step within the trust region, in place."""
     end = networks.num_policy_parameters
     mathematics = gradients_of(networks.distribution)
-    here = Linearised.at(networks, parameters, batch)
-    old_log_probs, at_outputs = mathematics.log_prob(here.outputs, batch.actions)
+    pieces = linearise(networks, parameters, batch)
+    old_outputs = np.concatenate([piece.outputs for piece in pieces])
+    old_log_probs, at_outputs = mathematics.log_prob(old_outputs, batch.actions)
     advantages = batch.corrected_advantages(old_log_probs)
 
     def outputs_at(policy_parameters: Array) -> Array:
         parts = networks.split(np.concatenate([policy_parameters, parameters[end:]]))
-        return masked(networks.policy_outputs(parts, batch.observations), batch.masks)
+        return batch.policy_outputs(networks, parts)
 
     def evaluate(candidate: Array) -> tuple[float, float]:
         outputs = outputs_at(candidate)
         ratio = np.exp(networks.distribution.log_prob(outputs, batch.actions) - old_log_probs)
         improvement = float((ratio * advantages).mean() - advantages.mean())
-        return improvement, float(mathematics.divergence(here.outputs, outputs).mean())
+        return improvement, float(mathematics.divergence(old_outputs, outputs).mean())
 
     at_outputs *= (advantages / len(advantages))[:, None]
-    gradient = here.pull_back(at_outputs)
+    pulled = [piece.pull_back(at) for piece, (at,) in zip(pieces, blocks(at_outputs), strict=True)]
+    gradient = np.sum(pulled, axis=0)
     norm = float(np.linalg.norm(gradient))
     if not np.isfinite(norm):
         raise NonFiniteUpdateError("the policy's gradient is not finite")
-    product = here.fisher_vector_product(settings.cg_damping)
+    product = fisher_vector_product(pieces, settings.cg_damping)
     direction = conjugate_gradient(product, gradient, settings.cg_iterations)
     curvature = float(direction @ product(direction))
     length = np.sqrt(2 * settings.target_kl / curvature) if curvature > 0 else 0.0
@@ -165,5 +181,5 @@ def _fit_values(
             error = (values[:, 0] - returns) / len(returns)
             backward(layers, activations, error[:, None], gradient_layers)
             optimizer.step(parameters[start:], gradient[start:], settings.lr)
-    values = networks.values(networks.split(parameters), batch.observations)
+    values = batch.new_values(networks, networks.split(parameters))
     return {"value/loss": 0.5 * float(((values - batch.returns) ** 2).mean())}
