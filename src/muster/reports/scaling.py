@@ -125,6 +125,7 @@ def plot(scaling: Scaling, title: str, path: Path) -> None:
     speeds.plot(reach, law, "-", label=f"law: {scaling.serial_fraction:.0%} serial")
     speeds.plot(reach, first.speed * reach / workers[0], ":", color="grey", label="ideal")
     speeds.set(xlabel="workers", ylabel="steps a second", ylim=(0, None), title="speed")
+    speeds.xaxis.get_major_locator().set_params(integer=True)
     speeds.legend()
     labels = [str(row.workers) for row in rows]
     sample, learn = [row.sample for row in rows], [row.learn for row in rows]
