@@ -18,6 +18,8 @@ COMMAND = ("scale", "benchmarks.workloads:burn", "--workers", "1,2")
 def run() -> str:
     """Run the command several times, each of which draws the picture anew."""
     rounds = [muster(*COMMAND, "--output", str(PLOT), "--json") for _ in range(ROUNDS)]
+    for found in rounds:
+        del found["plot"]  # a path of this machine
     JSON_FILE.write_text(json.dumps(rounds, indent=2) + "\n", encoding="utf-8")
     lines = [
         "# Scaling",
