@@ -43,8 +43,8 @@ def doctor(
     from muster.clusters.allocation.reading import read_allocation
     from muster.clusters.doctor.examination import Examination
     from muster.clusters.doctor.options import DoctorOptions
-    from muster.clusters.launching.gathering import identify
-    from muster.clusters.launching.starting import start_ranks
+    from muster.clusters.launching.rendezvous import identify
+    from muster.clusters.launching.step_commands import start_ranks
 
     if "MUSTER_LAUNCH_CPUS" in os.environ:
         raise InputError(

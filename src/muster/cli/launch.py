@@ -35,6 +35,9 @@ def launch(
     interface: Interface = None,
     port_range: PortRange = None,
     timeout: Annotated[str | None, typer.Option(help="How long to wait for all hosts; default: 5m.")] = None,
+    grace: Annotated[
+        str | None, typer.Option(help="How long the command may take to end after a signal; default: 30s.")
+    ] = None,
     unset: Annotated[list[str] | None, typer.Option(help="Variable to take out, such as LD_PRELOAD.")] = None,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Start Ray's dashboard, on loopback.")] = False,
     cluster: Annotated[
@@ -48,10 +51,12 @@ def launch(
     """
     from muster.clusters.allocation.reading import read_allocation
     from muster.clusters.launching.launch import launch as run_launch
-    from muster.clusters.launching.options import DEFAULT_TIMEOUT, LaunchOptions
-    from muster.clusters.launching.starting import start_ranks
+    from muster.clusters.launching.launch import refuse_inside_launch
+    from muster.clusters.launching.options import DEFAULT_GRACE, DEFAULT_TIMEOUT, LaunchOptions
+    from muster.clusters.launching.step_commands import start_ranks
     from muster.clusters.named import NamedCluster, find_cluster
 
+    refuse_inside_launch(os.environ)
     site = find_cluster(cluster) if cluster else NamedCluster()
     if site.hosts:
         os.environ.setdefault("MUSTER_HOSTS", ",".join(site.hosts))
@@ -71,6 +76,7 @@ def launch(
         unset=(*(unset or ()), *site.unset),
         setup=site.setup,
         dashboard=dashboard,
+        grace=parse_timeout(grace, "--grace") if grace else DEFAULT_GRACE,
     )
     allocation = read_allocation()
     if (code := start_ranks(allocation)) is not None:

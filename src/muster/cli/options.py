@@ -20,14 +20,14 @@ Interface = Annotated[str | None, typer.Option(help="Network to use: an interfac
 PortRange = Annotated[str | None, typer.Option(help="Ports to choose from, LOW-HIGH.")]
 
 
-def parse_timeout(text: str) -> float:
-    """Return the seconds that `--timeout` says."""
+def parse_timeout(text: str, flag: str = "--timeout") -> float:
+    """Return the seconds that a flag says."""
     from muster.experiment.quantities import parse_duration
 
     try:
         return float(str(parse_duration(text)))
     except ValueError as error:
-        raise InputError(f"--timeout {text}: {error}") from None
+        raise InputError(f"{flag} {text}: {error}") from None
 
 
 def parse_port_range(text: str | None) -> tuple[int, int] | None:

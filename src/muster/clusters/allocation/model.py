@@ -28,6 +28,13 @@ class Host:
     gpus: Sourced[int] | None = None
     memory: Sourced[int] | None = None
     """Bytes."""
+    user: str | None = None
+    """Who to log in as, where that is not the user of this process."""
+
+    @property
+    def login(self) -> str:
+        """What a remote shell is told to reach it."""
+        return f"{self.user}@{self.name}" if self.user else self.name
 
 
 @dataclass(frozen=True)

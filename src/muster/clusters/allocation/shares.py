@@ -52,4 +52,5 @@ def share_of(granted: Host, machine: Machine, gpu_mask: Sourced[tuple[str, ...]]
         least([cpus, Sourced(machine.cpus, "this machine")]),
         gpus_of_host([gpu_mask] if gpu_mask else [], granted.gpus, machine.gpus),
         least([granted.memory, machine.cgroup_memory, memory]),
+        granted.user,
     )

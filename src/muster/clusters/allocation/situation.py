@@ -80,5 +80,10 @@ def hosts_with_slots(slots: Sourced[dict[str, int]]) -> Sourced[tuple[Host, ...]
 
 
 def hosts_named(names: Iterable[str], source: str, cpus: Sourced[int] | None = None) -> Sourced[tuple[Host, ...]]:
-    """Return hosts of which only the names are known, and perhaps a number of CPUs that is the same on all."""
-    return Sourced(tuple(Host(name, cpus=cpus) for name in names), source)
+    """Return hosts of which only the names are known (or `user@name`), and perhaps their number of CPUs."""
+    return Sourced(tuple(_host_named(name, cpus) for name in names), source)
+
+
+def _host_named(written: str, cpus: Sourced[int] | None) -> Host:
+    user, _, name = written.rpartition("@")
+    return Host(name, cpus=cpus, user=user or None)

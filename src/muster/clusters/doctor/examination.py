@@ -19,12 +19,12 @@ from muster.clusters.doctor.cluster_checks import (
     check_versions,
 )
 from muster.clusters.doctor.findings import Finding, explained_problem, problem, warning, well
+from muster.clusters.doctor.folder_board import FolderBoard
 from muster.clusters.doctor.host_examination import examine_host, opened_door
 from muster.clusters.doctor.options import DoctorOptions
 from muster.clusters.doctor.ranks import Card, Doorplate, own_versions, speakers
 from muster.clusters.doctor.report import Report, make_report
-from muster.clusters.launching.folder_board import FolderBoard
-from muster.clusters.launching.meeting import wait_for
+from muster.clusters.waiting import wait_for
 from muster.errors import ClusterError
 from muster.simulators.verdict import Verdict
 

@@ -42,7 +42,9 @@ def opened_door(allocation: Allocation, options: DoctorOptions) -> Iterator[tupl
     """Answer the other hosts on a port that a launch could have; also return what was found on the way there."""
     findings = []
     try:
-        block = take_ports(*options.port_range) if options.port_range else take_ports()
+        own = allocation.this_host
+        num_cpus = own.cpus.value if own and own.cpus else allocation.machine.cpus
+        block = take_ports(num_cpus, options.port_range)
         findings.append(well(PORTS, "a block of free ports"))
     except ClusterError as error:
         block = None

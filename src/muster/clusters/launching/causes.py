@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
-from muster.clusters.launching.network_board import Address, unreachable
+from muster.clusters.launching.board_client import unreachable
+from muster.clusters.launching.board_server import Address
 from muster.clusters.mounts import NETWORK_TYPES, mount_type, read_mounts
 
 KNOCK_SECONDS = 3.0
@@ -22,8 +24,8 @@ def why_unreachable(address: Address) -> str | None:
 
 
 def why_absent(host: str, records: Path | None) -> str:
-    """Say why no rank of a host may have come to the meeting, in `records` if that is a folder."""
-    lines = ["never started, as far as can be seen: is there a rank of the launcher on it?"]
+    """Say why no rank of a host may have checked in, by the shared folder `records` if there is one."""
+    lines = ["no rank has checked in: did the launcher start one there?"]
     try:
         socket.getaddrinfo(host, None)
     except OSError:
@@ -32,8 +34,9 @@ def why_absent(host: str, records: Path | None) -> str:
         kind = mount_type(records, read_mounts())
         doubt = "" if kind is None or kind in NETWORK_TYPES else f" (on {kind} here, which hosts seldom share)"
         lines += [
-            f"if there is one, it does not see the shared folder {records}{doubt}:",
-            "choose another with --runs-dir, or do without by --head-address or mpi4py",
+            f"if it did, that rank does not see the shared folder {records}{doubt}:",
+            "choose another with --runs-dir, or do without one by --head-address or mpi4py",
+            f"if `muster` is not on PATH there, start the ranks with {sys.executable} -m muster",
         ]
     return "\n      ".join(lines)
 

@@ -2,216 +2,237 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import threading
+import signal
 import time
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
-from muster.clusters.launching.addresses import own_address
-from muster.clusters.launching.causes import last_lines, why_absent
-from muster.clusters.launching.keeping import KeeperProcess
-from muster.clusters.launching.meeting import RankCard, wait_for
-from muster.clusters.launching.orders import Orders
-from muster.clusters.launching.plan import HostPlan, hosts_of, version_mismatch
+from muster.clusters.launching.board_server import BoardServer
+from muster.clusters.launching.causes import last_lines
+from muster.clusters.launching.host_ray import HostRay, held_host
+from muster.clusters.launching.local_ranks import LocalLeader
+from muster.clusters.launching.missing import Missing, explain_missing, missing_hosts
+from muster.clusters.launching.plan import HostCard, num_local_ranks, plan_host, version_mismatch
 from muster.clusters.launching.ports import PortBlock
-from muster.clusters.launching.rank import (
-    LEAVE_SECONDS,
-    POLL_SECONDS,
-    RAY,
-    Rank,
-    host_resources,
-    widen_affinity,
-    write_token,
-)
-from muster.clusters.launching.ray_node import ray_environment, start_command
-from muster.clusters.launching.readiness import ClusterView
-from muster.clusters.launching.setup import environment_after
+from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
+from muster.clusters.launching.readiness import STEADY_SECONDS, ClusterView
+from muster.clusters.launching.rendezvous import Rendezvous
+from muster.clusters.launching.signals import ENDING, InterruptedLaunchError
+from muster.clusters.waiting import POLL_SECONDS, wait_for
 from muster.errors import ClusterError, MusterError
 
 COMMAND = "command"
-HEARTBEAT_SECONDS = 1.0
-WATCH_SECONDS = 2.0
+LAST_SECONDS = 5.0
+"""How long the command may take to save and end when its Ray is lost."""
+GONE_SECONDS = 5.0
+"""How long a host that has checked in may be silent before the others are in."""
 
 
 class Head:
     """Leads a launch."""
 
-    def __init__(self, rank: Rank, orders: Orders) -> None:
+    def __init__(
+        self, rank: Rank, rendezvous: Rendezvous, board: BoardServer, leader: LocalLeader, ports: PortBlock
+    ) -> None:
         self._rank = rank
-        self._orders = orders
-        self._ended = threading.Event()
+        self._rendezvous = rendezvous
+        self._board = board
+        self._leader = leader
+        self._ports = ports
+        self._timeline = rank.timeline(rendezvous, on_screen=True)
+        self._last_seen: dict[int, float] = {}
 
     def lead(self) -> int:
-        """Be the head's rank: bring Ray up, run the command, end everything, whatever happens on the way."""
-        code = 1
-        heartbeat = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        heartbeat.start()
-        with host_resources(self._rank.allocation, self._rank.options) as (folder, ports):
-            own = self._rank.plan_this_host()
-            widen_affinity(own)
-            keeper = KeeperProcess([folder, *self._rank.meeting_folders])
+        """Be the head's rank from beginning to end; return the command's code.
+
+        Raises:
+            ClusterError: if the cluster does not come up, or is lost.
+        """
+        self._timeline.add("rank here", rank=self._rank.number)
+        meeting = self._rendezvous.folder
+        folders = [meeting.path] if meeting else []
+        code = ClusterError.exit_code
+        with held_host(self._rank.allocation, self._rank.log(self._rendezvous), folders) as ray:
             try:
-                code = self._bring_up_and_run(keeper, own, folder, ports)
+                code = self._bring_up_and_run(ray)
+            except InterruptedLaunchError as interrupted:
+                self._timeline.add("interrupted", signal=str(interrupted))
+                code = interrupted.exit_code
             except MusterError as error:
                 code = error.exit_code
-                self._rank.meeting.put("failure", str(error))
                 raise
             finally:
-                self._rank.timeline.add("ending", code=code)
-                self._rank.meeting.put("done", code)
-                for meeting_folder in self._rank.meeting_folders:
-                    keeper.spare(meeting_folder)
-                keeper.end()
+                self._timeline.add("ending", code=code)
+                self._board.announce(done=code)
+                for folder in folders:
+                    ray.keeper.spare(folder)
+                ray.end(code)
                 self._await_leaving()
-                self._rank.timeline.add("ended")
-                self._rank.timeline.join(self._events_of_those_who_left())
-                self._ended.set()
-                heartbeat.join()
-                self._rank.meeting.close()
+                self._timeline.add("ended")
+                self._timeline.join([event for events in self._board.all_of("left-").values() for event in events])
+                self._leader.dismiss(code)
+                if meeting is not None:
+                    meeting.remove()
+                self._board.close()
         return code
 
-    def _beat(self) -> None:
-        """Show the other hosts that this one lives, as long as they are here to see it."""
-        beat = 0
-        while not self._ended.is_set():
-            beat += 1
-            with suppress(OSError):
-                self._rank.meeting.put("heartbeat", beat)
-            self._ended.wait(HEARTBEAT_SECONDS)
-
-    def _bring_up_and_run(self, keeper: KeeperProcess, own: HostPlan, folder: Path, ports: PortBlock) -> int:
-        options = self._rank.options
+    def _bring_up_and_run(self, ray: HostRay) -> int:
+        rank, options = self._rank, self._rank.options
+        hosts = [host.name for host in rank.allocation.hosts.value if host.name != rank.host]
+        address = rank.address(hosts)
+        self._await_local_ranks()
+        plan = plan_host(rank.allocation, self._leader.cards(), options)
         token = secrets.token_hex(32)
-        self._rank.meeting.put("token", token)
-        local_token = write_token(folder / "token", token)
-        hosts = [host.name for host in self._rank.allocation.hosts.value if host.name != self._rank.host]
-        address = own_address(hosts, options.interface)
-        environ = environment_after(options.setup, os.environ)
-        environment = ray_environment(environ, local_token, [*hosts, address], options.unset)
-        command = start_command(
-            address=address, share=own.share, ports=ports, folder=folder, head=None, dashboard=options.dashboard
-        )
-        keeper.start(RAY, command, environment, self._rank.log())
-        head_address = f"{address}:{ports.service(0)}"
-        self._rank.meeting.put("head", {"address": head_address, "host": self._rank.host})
-        self._rank.timeline.add("head started", address=head_address, cpus=own.share.cpus)
-        view = ClusterView(head_address, local_token)
-        self._await_hosts(keeper, view)
-        self._rank.meeting.put("ready", True)
-        self._rank.timeline.add("all in", hosts=len(view.alive_hosts()), cpus=view.num_cpus())
-        return self._run_command(keeper, environment, head_address, view)
+        environment = ray.start(options, plan, self._ports, address=address, head=None, token=token, hosts=hosts)
+        head_address = f"{address}:{self._ports.service(0)}"
+        self._board.announce(head=head_address, token=token)
+        self._timeline.add("head started", address=head_address, cpus=plan.share.cpus)
+        view = ClusterView(head_address, ray.token)
+        self._await_hosts(ray, view, address)
+        self._board.announce(ready=True)
+        self._timeline.add("all in", hosts=len(view.alive()), cpus=view.num_cpus())
+        view.pause_seconds = STEADY_SECONDS
+        environment |= {
+            "RAY_ADDRESS": head_address,
+            "MUSTER_LAUNCH_ID": self._rendezvous.launch_id,
+            "MUSTER_LAUNCH_CPUS": str(view.num_cpus()),
+        }
+        if rank.allocation.end_time is not None:
+            environment["MUSTER_END_TIME"] = str(rank.allocation.end_time.value)
+        command = [part.replace("{ray_address}", head_address) for part in options.command]
+        self._timeline.add("command started", command=" ".join(command))
+        ray.keeper.start(COMMAND, command, environment)
+        return self._attend_command(ray, view)
 
-    def _await_hosts(self, keeper: KeeperProcess, view: ClusterView) -> None:
+    def _await_local_ranks(self) -> None:
+        """Wait for the other ranks of this host, whose masks add to its share; and where nobody tells how many
+        there are, for all ranks of the launch.
+        """
+        expected = num_local_ranks(self._rank.allocation)
+
+        def look() -> bool | None:
+            self._rank.signals.raise_first()
+            if expected is not None and len(self._leader.cards()) >= expected:
+                return True
+            return self._num_ranks_here() >= self._rank.num_ranks or None
+
+        wait_for(look, self._rank.options.timeout)
+        self._board.announce(all_here=self._num_ranks_here() >= self._rank.num_ranks)
+
+    def _num_ranks_here(self) -> int:
+        return len(self._leader.cards()) + sum(len(card.ranks) for card in self._other_hosts())
+
+    def _other_hosts(self) -> list[HostCard]:
+        return [HostCard(**card) for _, card in sorted(self._board.all_of("host-").items())]
+
+    def _await_hosts(self, ray: HostRay, view: ClusterView, address: str) -> None:
         """Wait until every rank has come and Ray sees every host.
 
         Raises:
             ClusterError: naming those that are missing, or what differs between hosts.
+            InterruptedLaunchError: if a signal comes.
         """
-        options, meeting, timeline = self._rank.options, self._rank.meeting, self._rank.timeline
-        deadline = time.monotonic() + options.timeout
-        in_now: set[str] = set()
+        rank, options = self._rank, self._rank.options
+        started = time.monotonic()
+        own = rank.host_card(address, [card.rank for card in self._leader.cards()])
+        announced: set[str] = set()
         while True:
-            cards = meeting.cards()
-            if mismatch := version_mismatch(cards):
+            self._take_relayed()
+            rank.signals.raise_first()
+            hosts = [own, *self._other_hosts()]
+            if mismatch := version_mismatch(hosts):
                 raise ClusterError(mismatch)
-            self._require_ray(keeper)
-            failures = {**self._told("failed-"), **self._orders.failures}
-            alive = view.alive_hosts()
-            for host in sorted(alive - in_now):
-                timeline.add("host in", name=host)
-            in_now |= alive
-            hosts = hosts_of(cards)
-            if len(cards) >= self._rank.num_ranks and len(alive) >= len(hosts):
+            if (ended := ray.exit()) is not None:
+                raise ClusterError(f"Ray's head exited with code {ended['code']}{last_lines(ray.log)}")
+            alive = view.alive()
+            for card in hosts:
+                if card.address in alive and card.host not in announced:
+                    announced.add(card.host)
+                    self._timeline.add("host in", name=card.host)
+            num_here = self._num_ranks_here()
+            self._board.announce(all_here=num_here >= rank.num_ranks)
+            if num_here >= rank.num_ranks and all(card.address in alive for card in hosts):
                 return
-            if failures or time.monotonic() > deadline:
-                if options.min_nodes is not None and len(alive) >= options.min_nodes:
-                    timeline.add("going on without", hosts=", ".join(self._missing(alive)) or "some ranks")
+            failures = self._failures(hosts)
+            elapsed = time.monotonic() - started
+            if failures or elapsed > options.timeout:
+                missing = missing_hosts(rank.allocation, hosts, alive)
+                if options.min_nodes is not None and len(announced) >= options.min_nodes:
+                    self._timeline.add("continuing without", hosts=", ".join(missing) or "some ranks")
                     return
-                raise ClusterError(self._who_is_missing(cards, alive, failures))
+                raise ClusterError(
+                    explain_missing(
+                        Missing(missing, failures, self._board.all_of("trouble-"), elapsed),
+                        rank,
+                        self._rendezvous,
+                        hosts,
+                    )
+                )
             time.sleep(POLL_SECONDS)
 
-    def _require_ray(self, keeper: KeeperProcess) -> None:
-        if (ended := keeper.exit_of(RAY)) is not None:
-            raise ClusterError(f"Ray's head ended with code {ended['code']}{last_lines(self._rank.log())}")
+    def _failures(self, hosts: list[HostCard]) -> dict[str, str]:
+        """Return the hosts that cannot come any more, and why: by their names in the allocation."""
+        failures = dict(self._rank.signals.failures)
+        failures |= {failed["host"]: failed["why"] for failed in self._board.all_of("failed-").values()}
+        now = time.monotonic()
+        for card in hosts[1:]:
+            if self._board.is_connected(card.rank):
+                self._last_seen[card.rank] = now
+            elif now - self._last_seen.setdefault(card.rank, now) > GONE_SECONDS:
+                failures.setdefault(card.allocated_as, "its rank has exited or was killed, or its network is cut")
+        return failures
 
-    def _missing(self, alive: set[str]) -> list[str]:
-        names = {host.name for host in self._rank.allocation.hosts.value} | set(
-            hosts_of(self._rank.meeting.cards())
-        )
-        return sorted(names - alive)
+    def _take_relayed(self) -> None:
+        """Take the signals that other ranks have received."""
+        for number in self._leader.take_signals():
+            self._rank.signals.relay(number)
+        for numbers in self._board.take_all_of("signals-"):
+            for number in numbers:
+                self._rank.signals.relay(number)
 
-    def _who_is_missing(self, cards: dict[int, RankCard], alive: set[str], failures: dict[str, Any]) -> str:
-        rank, troubles, came = self._rank, self._told("trouble-"), hosts_of(cards)
-        lines = [
-            f"the cluster did not come up: {len(alive)} hosts are in after at most {rank.options.timeout:g} s"
-        ]
-        for host in self._missing(alive):
-            if host in failures:
-                why = failures[host]
-            elif host not in came:
-                why = why_absent(host, rank.records if rank.meeting_folders else None)
-            else:
-                why = (
-                    f"its Ray did not join: {troubles.get(host) or 'its log ends so:'}{last_lines(rank.log(host))}"
-                )
-            lines.append(f"    {host}: {why}")
-        missing_ranks = sorted(set(range(rank.num_ranks)) - set(cards))
-        if missing_ranks and not self._missing(alive):
-            lines.append(f"    ranks that never came: {', '.join(map(str, missing_ranks))}")
-        lines.append("    --timeout waits longer; --min-nodes goes on with fewer")
-        return "\n".join(lines)
-
-    def _told(self, prefix: str) -> dict[str, Any]:
-        """Return what the other hosts have said of themselves."""
-        said = {host: self._rank.meeting.get(f"{prefix}{host}") for host in self._rank.meeting.names(prefix)}
-        return {host: words for host, words in said.items() if words is not None}
-
-    def _run_command(
-        self, keeper: KeeperProcess, environment: dict[str, str], head_address: str, view: ClusterView
-    ) -> int:
-        environment = {
-            **environment,
-            "RAY_ADDRESS": head_address,
-            "MUSTER_LAUNCH_ID": self._rank.launch_id,
-            "MUSTER_LAUNCH_CPUS": str(view.num_cpus()),
-        }
-        if self._rank.allocation.end_time is not None:
-            environment["MUSTER_END_TIME"] = str(self._rank.allocation.end_time.value)
-        command = [part.replace("{ray_address}", head_address) for part in self._rank.options.command]
-        self._rank.timeline.add("command started", command=" ".join(command))
-        keeper.start(COMMAND, command, environment)
-        alive, looked = view.alive_hosts(), time.monotonic()
-        while (ended := keeper.exit_of(COMMAND)) is None:
-            for number in self._orders.take_signals():
-                self._rank.timeline.add("signal forwarded", name=number.name)
-                keeper.signal(COMMAND, number)
-            if time.monotonic() - looked > WATCH_SECONDS:
-                looked = time.monotonic()
-                alive = self._tell_losses(alive, view.alive_hosts())
-                if (ray := keeper.exit_of(RAY)) is not None:
-                    raise ClusterError(f"Ray's head ended with code {ray['code']}\n{last_lines(self._rank.log())}")
+    def _attend_command(self, ray: HostRay, view: ClusterView) -> int:
+        alive = view.alive()
+        names = {card.address: card.host for card in self._other_hosts()}
+        kill_at: float | None = None
+        lost: str | None = None
+        while (ended := ray.keeper.exit_of(COMMAND)) is None:
+            self._take_relayed()
+            for number in self._rank.signals.take():
+                self._timeline.add("signal forwarded", name=number.name)
+                ray.keeper.signal(COMMAND, number)
+                if number in ENDING and kill_at is None:
+                    kill_at = time.monotonic() + self._rank.options.grace
+            if lost is None and (exited := ray.exit()) is not None:
+                lost = f"Ray's head exited with code {exited['code']}{last_lines(ray.log)}"
+                self._timeline.add("ray lost", code=exited["code"])
+                ray.keeper.signal(COMMAND, signal.SIGTERM)
+                kill_at = min(kill_at or float("inf"), time.monotonic() + LAST_SECONDS)
+            if kill_at is not None and time.monotonic() > kill_at:
+                self._timeline.add("command killed", reason="it did not end within its grace period")
+                ray.keeper.signal(COMMAND, signal.SIGKILL)
+                kill_at = float("inf")
+            alive = self._report_losses(alive, view.alive(), names)
             time.sleep(POLL_SECONDS)
         if "error" in ended:
             raise ClusterError(f"the command could not be started: {ended['error']}")
         code = int(ended["code"])
-        self._rank.timeline.add("command ended", code=code)
+        self._timeline.add("command ended", code=code)
+        if lost is not None:
+            raise ClusterError(lost)
         return code
 
-    def _tell_losses(self, before: set[str], now: set[str]) -> set[str]:
-        for host in sorted(before - now):
-            self._rank.timeline.add("host lost", name=host)
-        for host in sorted(now - before):
-            self._rank.timeline.add("host back", name=host)
+    def _report_losses(self, before: set[str], now: set[str], names: dict[str, str]) -> set[str]:
+        for address in sorted(before - now):
+            self._timeline.add("host lost", name=names.get(address, address))
+        for address in sorted(now - before):
+            self._timeline.add("host back", name=names.get(address, address))
         return now
 
     def _await_leaving(self) -> None:
         """Wait until the other hosts have ended their Ray, for their ranks may only exit after us."""
-        others = {str(rank) for rank in self._rank.meeting.cards()} - {str(self._rank.number)}
-        wait_for(lambda: self._rank.meeting.names("left-") >= others or None, LEAVE_SECONDS)
 
-    def _events_of_those_who_left(self) -> list[dict[str, Any]]:
-        left = [self._rank.meeting.get(f"left-{rank}") for rank in self._rank.meeting.names("left-")]
-        return [event for events in left for event in events or ()]
+        def look() -> bool | None:
+            left = self._board.all_of("left-")
+            stay = [card for card in self._other_hosts() if card.rank not in left]
+            return not any(self._board.is_connected(card.rank) for card in stay) or None
+
+        wait_for(look, LEAVE_SECONDS)

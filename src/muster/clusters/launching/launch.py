@@ -1,23 +1,109 @@
-"""`muster launch` on one rank: take the orders, meet the others, lead or follow."""
+"""`muster launch` on one rank: find the others, then lead the launch, lead a host, or follow."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+
 from muster.clusters.allocation.model import Allocation
+from muster.clusters.launching.board_server import BoardServer
 from muster.clusters.launching.head import Head
+from muster.clusters.launching.host_ray import held_ports
+from muster.clusters.launching.local_ranks import LocalLeader, follow
 from muster.clusters.launching.member import Member
 from muster.clusters.launching.options import LaunchOptions
-from muster.clusters.launching.orders import Orders
+from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import Rank
+from muster.clusters.launching.rendezvous import Rendezvous, await_board, find_others
+from muster.clusters.launching.signals import InterruptedLaunchError, Signals
+from muster.errors import ClusterError, InputError
+
+LAUNCHED_VARIABLE = "MUSTER_LAUNCH_CPUS"
+"""Set for the command of a launch alone."""
+BOARD_SERVICE = 9
+
+
+def refuse_inside_launch(environ: Mapping[str, str]) -> None:
+    """Refuse a launch that was started by the command of another: both would use one set of hosts and one name.
+
+    Raises:
+        InputError: if so.
+    """
+    if LAUNCHED_VARIABLE in environ:
+        raise InputError(
+            "launch: this already runs inside a launch, whose Ray is at "
+            f"RAY_ADDRESS={environ.get('RAY_ADDRESS', '')}\n"
+            "    run the command itself, without `muster launch --`: it joins that Ray"
+        )
 
 
 def launch(allocation: Allocation, options: LaunchOptions) -> int:
     """Do this rank's part in a launch; return the exit code of its command.
 
     Raises:
-        ClusterError: on the head's rank, if the cluster does not come up.
+        ClusterError: if the cluster does not come up.
     """
-    orders = Orders()
-    with orders.taken():
-        rank = Rank(allocation, options)
-        rank.join()
-        return Head(rank, orders).lead() if rank.is_head else Member(rank).follow()
+    signals = Signals()
+    with signals.taken():
+        try:
+            return _take_part(Rank(allocation, options, signals))
+        except InterruptedLaunchError as interrupted:
+            return interrupted.exit_code
+        except OSError as error:
+            raise ClusterError(f"{error.filename or os.uname().nodename}: {error.strerror or error}") from error
+
+
+def _take_part(rank: Rank) -> int:
+    with ExitStack() as held:
+        ports: PortBlock | None = None
+
+        def open_board(secret: bytes, port: int | None) -> BoardServer:
+            nonlocal ports
+            ports = ports or held.enter_context(held_ports(rank.allocation, rank.options))
+            others = [host.name for host in rank.allocation.hosts.value if host.name != rank.host]
+            return BoardServer(rank.address(others), port or ports.service(BOARD_SERVICE), secret)
+
+        rendezvous = find_others(rank.allocation, rank.options, rank.may_be_head(), open_board)
+        rank.signals.raise_first()
+        leader = _lead_here(rank, rendezvous)
+        if leader is None:
+            code = follow(rendezvous.secret, rank.card(), rank.options.timeout, rank.signals.take)
+            return ClusterError.exit_code if code is None else code
+        if not rank.may_be_head():
+            return Member(rank, rendezvous, leader).follow()
+        given = rank.options.head_address
+        board = rendezvous.board or open_board(rendezvous.secret, given[1] if given else None)
+        assert ports is not None
+        if rendezvous.folder is not None:
+            rendezvous.folder.publish(board.address, rank.host)
+        return Head(rank, rendezvous, board, leader, ports).lead()
+
+
+def _lead_here(rank: Rank, rendezvous: Rendezvous) -> LocalLeader | None:
+    """Take the lead on this host if this rank is the first there; None if another one leads.
+
+    Where the launcher does not tell which is the first, the first to come leads; on the head's host, the head.
+    """
+    if rank.local_rank not in (0, None):
+        return None
+    is_known = rank.local_rank == 0 or (rank.number == 0 and rank.may_be_head())
+    if not is_known and not rank.may_be_head() and _is_head_here(rank, rendezvous):
+        return None
+    try:
+        return LocalLeader(rendezvous.secret, rank.card())
+    except OSError:
+        if not is_known:
+            return None
+    raise ClusterError(
+        f"another launch named {rendezvous.launch_id} runs on {rank.host}\n"
+        "    wait until it ends, or give this one a MUSTER_LAUNCH_ID of its own"
+    )
+
+
+def _is_head_here(rank: Rank, rendezvous: Rendezvous) -> bool:
+    if rendezvous.folder is None:
+        return False
+    found = await_board(rendezvous.folder, rank.options.timeout, rank.signals.have_come)
+    rank.signals.raise_first()
+    return found is not None and found[1] == rank.host

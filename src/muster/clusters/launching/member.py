@@ -1,153 +1,208 @@
-"""Any other rank: start Ray if it leads on its host, and stay until the head says that it is done."""
+"""The leader of any other host: start Ray there, and stay until the head says that it is done."""
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 import time
-from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from muster.clusters.launching.addresses import own_address
+from muster.clusters.launching.board_client import BoardClient, HeadGoneError
+from muster.clusters.launching.board_server import Address
 from muster.clusters.launching.causes import last_lines, why_unreachable
-from muster.clusters.launching.keeping import KeeperProcess
-from muster.clusters.launching.meeting import wait_for
-from muster.clusters.launching.network_board import Address
-from muster.clusters.launching.rank import (
-    LEAVE_SECONDS,
-    POLL_SECONDS,
-    RAY,
-    Rank,
-    host_resources,
-    widen_affinity,
-    write_token,
-)
-from muster.clusters.launching.ray_node import ray_environment, start_command
-from muster.clusters.launching.setup import environment_after
+from muster.clusters.launching.host_ray import HostRay, held_host, held_ports
+from muster.clusters.launching.local_ranks import LocalLeader
+from muster.clusters.launching.plan import num_local_ranks, plan_host
+from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
+from muster.clusters.launching.rendezvous import Rendezvous, await_board
+from muster.clusters.launching.timeline import Timeline
 from muster.errors import ClusterError, MusterError
 
 HEAD_LOST_SECONDS = 30.0
-KNOCK_AGAIN_SECONDS = 2.0
+INTERRUPTED_SECONDS = 5.0
+"""How long to wait for a silent head when a signal has come."""
+BRING_UP_SECONDS, STEADY_SECONDS = 0.5, 5.0
+"""How long the head may take to answer that nothing has changed."""
 DOUBT_SECONDS = 15.0
 """How long a rank looks for the head before it says on its own screen what may be wrong."""
+KNOCK_AGAIN_SECONDS = 2.0
 _PERHAPS_APART = "\n    hosts that share no folder meet by --head-address or mpi4py"
 
 
 class Member:
-    """Follows the head of a launch."""
+    """Leads one host of a launch, and follows the head."""
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank: Rank, rendezvous: Rendezvous, leader: LocalLeader) -> None:
         self._rank = rank
+        self._rendezvous = rendezvous
+        self._leader = leader
+        self._state: dict[str, Any] = {}
+        self._answered = time.monotonic()
+        self._patience = HEAD_LOST_SECONDS
+        self._knocked = 0.0
+        self._trouble: str | None = None
 
     def follow(self) -> int:
-        """Be another rank: start Ray if this one leads on its host, stay until the head says that it is done."""
-        code = None
-        head = self._await_head()
-        if head is None:
-            code = self._rank.meeting.get("done")
-            if code is None:
-                raise ClusterError(
-                    f"no head was seen within {self._rank.options.timeout:g} s\n"
-                    f"    is there a rank on {self._rank.options.head or 'the first host'}, "
-                    f"and does it share {self._rank.records}?{_PERHAPS_APART}"
-                )
-        elif head["host"] != self._rank.host and self._rank.leads_here():
-            code = self._host_ray(head["address"])
-        else:
-            code = self._await_done(lambda: None)
-        if code is None:
-            return ClusterError.exit_code
-        self._leave()
-        wait_for(lambda: True if not self._rank.meeting.is_open() else None, LEAVE_SECONDS)
-        return int(code)
+        """Be the leader of a host from beginning to end; return the launch's code.
 
-    def _host_ray(self, head_address: str) -> int | None:
-        with host_resources(self._rank.allocation, self._rank.options) as (folder, ports):
-            own = self._rank.plan_this_host()
-            widen_affinity(own)
-            keeper = KeeperProcess([folder])
+        Raises:
+            ClusterError: if the head cannot be found.
+            InterruptedLaunchError: if a signal comes before the head is found.
+        """
+        code: int | None = None
+        try:
+            board = self._find_head()
+            code = self._take_part(board)
+        finally:
+            self._leader.dismiss(ClusterError.exit_code if code is None else code)
+        return ClusterError.exit_code if code is None else code
+
+    def _find_head(self) -> BoardClient:
+        """Return the head's board.
+
+        Raises:
+            ClusterError: if there is none, or it cannot be reached.
+        """
+        rank, folder = self._rank, self._rendezvous.folder
+        deadline = time.monotonic() + rank.options.timeout
+        while True:
+            address = self._rendezvous.address or self._await_address(deadline - time.monotonic())
+            board = BoardClient(address, self._rendezvous.secret, rank.number)
+            patience = min(KNOCK_AGAIN_SECONDS, rank.options.timeout) if folder else rank.options.timeout
             try:
-                token = write_token(folder / "token", self._rank.meeting.get("token") or "")
-                head = _split(head_address)
-                address = own_address([head[0]], self._rank.options.interface)
-                environ = environment_after(self._rank.options.setup, os.environ)
-                environment = ray_environment(environ, token, [address, head[0]], self._rank.options.unset)
-                command = start_command(
-                    address=address,
-                    share=own.share,
-                    ports=ports,
-                    folder=folder,
-                    head=head_address,
-                    dashboard=False,
-                )
-                keeper.start(RAY, command, environment, self._rank.log())
-                self._rank.timeline.add("ray started", cpus=own.share.cpus)
-                self._watch_the_way_to(head)
-                return self._await_done(lambda: keeper.exit_of(RAY))
-            except MusterError as error:
-                self._rank.meeting.put(f"failed-{self._rank.host}", str(error))
-                return self._await_done(lambda: None)
-            finally:
-                keeper.end()
-                self._rank.timeline.add("ray ended")
+                board.connect(patience, rank.signals.have_come)
+                rank.signals.raise_first()
+                return board
+            except ClusterError as error:
+                if folder is None or time.monotonic() > deadline:
+                    raise
+                folder.report_trouble(rank.allocated_as, str(error))
 
-    def _watch_the_way_to(self, head: Address) -> None:
-        """Tell the head, as long as not all are in, what keeps this host's Ray from reaching it."""
-
-        def watch() -> None:
-            told = None
-            while self._rank.meeting.get("ready") is None and self._rank.meeting.get("done") is None:
-                if (trouble := why_unreachable(head)) != told:
-                    told = trouble
-                    self._rank.meeting.put(f"trouble-{self._rank.host}", trouble)
-                time.sleep(KNOCK_AGAIN_SECONDS)
-
-        threading.Thread(target=watch, name="way to the head", daemon=True).start()
-
-    def _await_head(self) -> dict[str, Any] | None:
-        """Wait for the head's address; None if the launch ended before, or nobody leads it."""
-
-        def look() -> dict[str, Any] | None:
-            if self._rank.meeting.get("done") is not None:
-                return {}
-            found: dict[str, Any] | None = self._rank.meeting.get("head")
-            return found
-
-        timeout = self._rank.options.timeout
-        head = wait_for(look, min(DOUBT_SECONDS, timeout))
-        if head is None and timeout > DOUBT_SECONDS:
-            print(
-                f"launch: {self._rank.host} still sees no head in {self._rank.records}{_PERHAPS_APART}",
-                file=sys.stderr,
-                flush=True,
+    def _await_address(self, seconds: float) -> Address:
+        rank, folder = self._rank, self._rendezvous.folder
+        assert folder is not None
+        found = await_board(folder, min(DOUBT_SECONDS, seconds), rank.signals.have_come)
+        if found is None and seconds > DOUBT_SECONDS and not rank.signals.have_come():
+            print(f"launch: {rank.host} still sees no head in {folder.path}{_PERHAPS_APART}", file=sys.stderr)
+            found = await_board(folder, seconds - DOUBT_SECONDS, rank.signals.have_come)
+        rank.signals.raise_first()
+        if found is None:
+            raise ClusterError(
+                f"no head was seen within {rank.options.timeout:g} s\n"
+                f"    is there a rank on {rank.options.head or 'the first host'}, "
+                f"and does it share {folder.path.parent}?{_PERHAPS_APART}"
             )
-            head = wait_for(look, timeout - DOUBT_SECONDS)
-        return head or None
+        return found[0]
 
-    def _await_done(self, ray_exit: Callable[[], dict[str, Any] | None]) -> int | None:
-        """Stay until the launch is done; None if the head's host is lost."""
-        beat, changed = None, time.monotonic()
-        told = False
-        while (code := self._rank.meeting.get("done")) is None:
-            if (ended := ray_exit()) is not None and not told:
-                told = True
-                said = f"its Ray ended with code {ended['code']}{last_lines(self._rank.log())}"
-                self._rank.meeting.put(f"failed-{self._rank.host}", said)
-            now = self._rank.meeting.get("heartbeat")
-            if now != beat:
-                beat, changed = now, time.monotonic()
-            if time.monotonic() - changed > HEAD_LOST_SECONDS or not self._rank.meeting.is_open():
-                self._rank.timeline.add("head lost")
-                return None
-            time.sleep(POLL_SECONDS)
-        return int(code)
+    def _take_part(self, board: BoardClient) -> int | None:
+        """Host Ray until the launch is done; return its code, or None if the head is lost."""
+        timeline = self._rank.timeline(self._rendezvous, on_screen=False)
+        timeline.add("rank here", rank=self._rank.number)
+        try:
+            try:
+                code = self._host_ray(board, timeline)
+            except HeadGoneError:
+                raise
+            except Exception as error:
+                board.put(f"failed-{self._rank.number}", {"host": self._rank.allocated_as, "why": str(error)})
+                if not isinstance(error, (MusterError, OSError)):
+                    raise
+                print(f"launch: {self._rank.host}: {error}", file=sys.stderr)
+                code = self._await_done(board)
+        except HeadGoneError:
+            timeline.add("head lost")
+            return None
+        board.put(f"left-{self._rank.number}", timeline.events)
+        self._await_closing(board)
+        return code
 
-    def _leave(self) -> None:
-        if self._rank.meeting.is_open():
-            self._rank.meeting.put(f"left-{self._rank.number}", self._rank.timeline.events)
+    def _host_ray(self, board: BoardClient, timeline: Timeline) -> int:
+        rank = self._rank
+        address = rank.address([board.address[0]])
+        board.put(f"host-{rank.number}", asdict(rank.host_card(address, self._local_ranks())))
+        code: int | None = None
+        with held_ports(rank.allocation, rank.options) as ports, held_host(rank.allocation, self._log) as ray:
+            try:
+                self._await_start(board, address)
+                if "done" not in self._state:
+                    plan = plan_host(rank.allocation, self._leader.cards(), rank.options)
+                    head = self._state["head"]
+                    token = self._state["token"]
+                    hosts = [head.rpartition(":")[0]]
+                    ray.start(rank.options, plan, ports, address=address, head=head, token=token, hosts=hosts)
+                    timeline.add("ray started", cpus=plan.share.cpus)
+                code = self._await_done(board, ray)
+                return code
+            finally:
+                ray.end(code)
+                timeline.add("ray ended")
 
+    def _await_start(self, board: BoardClient, address: str) -> None:
+        """Wait until Ray can be started here: the head is up, and all ranks of this host have come."""
+        expected, told = num_local_ranks(self._rank.allocation), len(self._local_ranks())
+        while "done" not in self._state:
+            local_ranks = self._local_ranks()
+            if len(local_ranks) != told:
+                told = len(local_ranks)
+                board.put(f"host-{self._rank.number}", asdict(self._rank.host_card(address, local_ranks)))
+            are_all_here = self._state.get("all_here") or (expected is not None and told >= expected)
+            if "head" in self._state and are_all_here:
+                return
+            self._hear(board, BRING_UP_SECONDS)
 
-def _split(address: str) -> Address:
-    host, _, port = address.rpartition(":")
-    return host, int(port)
+    def _await_done(self, board: BoardClient, ray: HostRay | None = None) -> int:
+        """Stay until the launch is done, and report what becomes of this host's Ray."""
+        reported = False
+        while "done" not in self._state:
+            is_up = bool(self._state.get("ready"))
+            self._hear(board, STEADY_SECONDS if is_up else BRING_UP_SECONDS)
+            if ray is None:
+                continue
+            if (ended := ray.exit()) is not None and not reported:
+                reported = True
+                why = f"its Ray exited with code {ended['code']}{last_lines(self._log)}"
+                board.put(f"failed-{self._rank.number}", {"host": self._rank.allocated_as, "why": why})
+            if not is_up and "head" in self._state:
+                self._knock(board)
+        return int(self._state["done"])
+
+    def _knock(self, board: BoardClient) -> None:
+        """Tell the head, as long as not all are in, what keeps this host's Ray from reaching it."""
+        if time.monotonic() - self._knocked > KNOCK_AGAIN_SECONDS:
+            self._knocked = time.monotonic()
+            host, _, port = self._state["head"].rpartition(":")
+            if (trouble := why_unreachable((host, int(port)))) != self._trouble:
+                self._trouble = trouble
+                board.put(f"trouble-{self._rank.number}", trouble)
+
+    def _hear(self, board: BoardClient, seconds: float) -> None:
+        """Hear from the head, and pass signals on to it.
+
+        Raises:
+            HeadGoneError: if it is gone, or has been silent for too long.
+        """
+        state = board.state(seconds, self._rank.signals.have_come)
+        if state is not None:
+            self._state, self._answered = state, time.monotonic()
+        elif time.monotonic() - self._answered > self._patience:
+            raise HeadGoneError
+        if numbers := [*self._rank.signals.take(), *self._leader.take_signals()]:
+            self._patience = INTERRUPTED_SECONDS
+            board.put(f"signals-{time.time_ns()}", numbers, INTERRUPTED_SECONDS)
+
+    def _await_closing(self, board: BoardClient) -> None:
+        """Stay until the head has ended too: some launchers end all ranks at the first that exits."""
+        deadline = time.monotonic() + LEAVE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                board.state(BRING_UP_SECONDS)
+            except HeadGoneError:
+                return
+
+    def _local_ranks(self) -> list[int]:
+        return [card.rank for card in self._leader.cards()]
+
+    @property
+    def _log(self) -> Path:
+        return self._rank.log(self._rendezvous)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from muster.clusters.allocation.launchers import mpi_world_problem
 from muster.clusters.allocation.model import Ranks
+from muster.clusters.launching.signals import FORWARDED
 
 T = TypeVar("T")
 
@@ -31,6 +33,8 @@ class World:
         """Start MPI; `problem` says why nothing can be asked of it, if so."""
         import mpi4py
 
+        # MPI's calls wait in C, where Python sees no signal; nothing has been made yet that would be left behind.
+        self._handlers = {number: signal.signal(number, signal.SIG_DFL) for number in FORWARDED}
         mpi4py.rc.initialize = False
         try:
             from mpi4py import MPI
@@ -51,6 +55,8 @@ class World:
         """End MPI; after an error it is left to the launcher, for the others may never come to the end."""
         if kind is None and self._mpi is not None:
             self._mpi.Finalize()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
 
     @property
     def is_first(self) -> bool:

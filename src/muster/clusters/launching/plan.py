@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from muster.clusters.launching.meeting import RankCard
+from muster.clusters.allocation.model import Allocation, Sourced
+from muster.clusters.allocation.shares import cpus_of_host, gpus_of_host
+from muster.clusters.launching.local_ranks import RankCard
 from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.ray_node import Share
 
@@ -13,55 +15,73 @@ _FALLBACK_MEMORY = 2 * 1024**3
 
 
 @dataclass(frozen=True)
-class HostPlan:
-    """One host of the launch: its ranks, of which the first leads, and its CPUs."""
+class HostCard:
+    """What the leader of a host tells the head."""
 
-    name: str
+    rank: int
+    """The leader's."""
+    host: str
+    allocated_as: str
+    """The host's name in the allocation, which may be spelled differently."""
+    address: str
     ranks: list[int]
+    python: str
+    ray: str
+    muster: str
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """What Ray gets of a host."""
+
     cpu_ids: list[int]
+    gpu_devices: list[str] | None
+    """Devices of all ranks' masks; None where no rank has a mask."""
     share: Share
 
-    @property
-    def leader(self) -> int:
-        """The rank that starts Ray here."""
-        return self.ranks[0]
 
-
-def hosts_of(cards: Mapping[int, RankCard]) -> dict[str, list[int]]:
-    """Return the ranks on each host, hosts in the order of their first rank."""
-    hosts: dict[str, list[int]] = {}
-    for rank in sorted(cards):
-        hosts.setdefault(cards[rank].host, []).append(rank)
-    return hosts
-
-
-def plan_host(name: str, cards: Sequence[RankCard], options: LaunchOptions) -> HostPlan:
-    """Settle a host's share: the union of its ranks' masks, within what scheduler and cgroup allow."""
-    cpu_ids = sorted({cpu for card in cards for cpu in card.affinity})
-    limits = [card.scheduler_cpus for card in cards] + [card.cgroup_cpus for card in cards]
-    cpus = min([limit for limit in limits if limit is not None] + ([len(cpu_ids)] if cpu_ids else []), default=1)
-    memory = min((card.memory for card in cards if card.memory is not None), default=_FALLBACK_MEMORY)
+def plan_host(allocation: Allocation, cards: Sequence[RankCard], options: LaunchOptions) -> HostPlan:
+    """Settle a host's share: all CPUs and GPUs of its ranks' masks, within what scheduler and cgroup allow."""
+    machine, granted, own = allocation.machine, allocation.granted, allocation.this_host
+    cpu_masks = [frozenset(card.affinity) for card in cards if card.affinity]
+    cpus = cpus_of_host(cpu_masks, granted.cpus if granted else None, machine.cgroup_cpus)
+    gpu_masks = [Sourced(tuple(card.gpu_mask), "masks") for card in cards if card.gpu_mask is not None]
+    gpus = gpus_of_host(gpu_masks, granted.gpus if granted else None, machine.gpus)
+    memory = own.memory.value if own and own.memory else machine.memory
+    devices = list(dict.fromkeys(device for mask in gpu_masks for device in mask.value))
     return HostPlan(
-        name,
-        sorted(card.rank for card in cards),
-        cpu_ids,
-        Share(
-            options.cpus if options.cpus is not None else max(1, cpus),
-            options.gpus if options.gpus is not None else max(card.gpus for card in cards),
-            memory,
+        cpu_ids=sorted(frozenset[int]().union(*cpu_masks)),
+        gpu_devices=devices if gpu_masks else None,
+        share=Share(
+            options.cpus if options.cpus is not None else max(1, cpus.value if cpus else 1),
+            options.gpus if options.gpus is not None else gpus.value,
+            memory or _FALLBACK_MEMORY,
         ),
     )
 
 
-def version_mismatch(cards: Mapping[int, RankCard]) -> str | None:
+def num_local_ranks(allocation: Allocation) -> int | None:
+    """Return how many ranks the launcher started on this host; None if nobody tells."""
+    ranks = allocation.ranks
+    if ranks is None or (ranks.num_ranks and ranks.num_ranks.value == 1):
+        return 1
+    if ranks.num_local_ranks is not None:
+        return ranks.num_local_ranks.value
+    if allocation.ranks_per_host is not None and allocation.host_index is not None:
+        return allocation.ranks_per_host.value[allocation.host_index.value]
+    if ranks.num_ranks and allocation.knows_all_hosts and ranks.num_ranks.value == len(allocation.hosts.value):
+        return 1
+    return None
+
+
+def version_mismatch(cards: Iterable[HostCard]) -> str | None:
     """Return how hosts differ in what must be the same everywhere, or None."""
+    cards = list(cards)
     lines = []
     for what in ("python", "ray", "muster"):
         versions: dict[str, list[str]] = {}
-        for card in cards.values():
-            hosts = versions.setdefault(getattr(card, what), [])
-            if card.host not in hosts:
-                hosts.append(card.host)
+        for card in cards:
+            versions.setdefault(getattr(card, what), []).append(card.host)
         if len(versions) > 1:
             found = "; ".join(f"{version} on {', '.join(hosts)}" for version, hosts in versions.items())
             lines.append(f"    {what}: {found}")

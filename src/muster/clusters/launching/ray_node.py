@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.clusters.launching.options import TOKEN_VARIABLE
-from muster.clusters.launching.orders import STANDARD_INPUT_VARIABLE
 from muster.clusters.launching.ports import PortBlock
+from muster.clusters.launching.signals import STANDARD_INPUT_VARIABLE
+from muster.clusters.temporary import RAY_FOLDER
 
 MIB = 1024**2
+LOOPBACK = "127.0.0.1"
 _LARGEST_OBJECT_STORE = 1024 * MIB
 _SMALLEST_OBJECT_STORE = 80 * MIB
 
@@ -30,6 +32,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_grpc_enable_http_proxy": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_enable_metrics_collection": "0",
 }
 _LAUNCHER_PREFIXES = (
     "OMPI_",
@@ -44,7 +47,7 @@ _LAUNCHER_PREFIXES = (
     "PALS_",
     "ALPS_",
 )
-_FOREIGN_RAY = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "RAY_TMPDIR")
+FOREIGN_RAY = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "RAY_TMPDIR")
 _OF_THE_RANK = (TOKEN_VARIABLE, STANDARD_INPUT_VARIABLE, "MUSTER_RANK", "MUSTER_NUM_RANKS")
 
 
@@ -81,14 +84,14 @@ def start_command(
         "metrics-export-port": ports.service(6),
         "min-worker-port": first_worker,
         "max-worker-port": last_worker,
-        "temp-dir": folder,
+        "temp-dir": folder / RAY_FOLDER,
     }
     if head is None:
         options |= {
             "port": ports.service(0),
             "ray-client-server-port": ports.service(7),
             "include-dashboard": str(dashboard).lower(),
-            "dashboard-host": "127.0.0.1",
+            "dashboard-host": LOOPBACK,
             "dashboard-port": ports.service(8),
         }
     else:
@@ -99,16 +102,22 @@ def start_command(
 
 
 def ray_environment(
-    environ: Mapping[str, str], token: Path, hosts: Iterable[str], unset: Iterable[str] = ()
+    environ: Mapping[str, str], token: Path, address: str, hosts: Iterable[str], unset: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the environment of Ray and the command: without the launcher's and a foreign Ray's variables."""
-    dropped = {*unset, *_FOREIGN_RAY, *_OF_THE_RANK}
+    """Return the environment of Ray and the command: without the launcher's and a foreign Ray's variables.
+
+    Ray replaces a loopback address by another one of this host, and listens on all of them, unless it is told that
+    this system knows no clusters.
+    """
+    dropped = {*unset, *FOREIGN_RAY, *_OF_THE_RANK}
     kept = {
         name: value
         for name, value in environ.items()
         if name not in dropped and not name.startswith(_LAUNCHER_PREFIXES)
     }
-    bypassed = ",".join(filter(None, [environ.get("no_proxy"), "localhost", "127.0.0.1", *hosts]))
+    if address == LOOPBACK:
+        kept["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    bypassed = ",".join(filter(None, [environ.get("no_proxy"), "localhost", LOOPBACK, address, *hosts]))
     return {
         **kept,
         **_HEALTH,

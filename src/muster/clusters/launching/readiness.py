@@ -8,9 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from muster.clusters.launching.ray_node import FOREIGN_RAY
+
 _ALIVE = 0
 _ANSWER_SECONDS = 5
-_POLL_SECONDS = 0.1
+BRING_UP_SECONDS, STEADY_SECONDS = 0.1, 2.0
+"""How often to ask."""
 
 
 class ClusterView:
@@ -22,12 +25,15 @@ class ClusterView:
     def __init__(self, address: str, token: Path) -> None:
         self._address = address
         self._alive: list[Any] = []
+        self.pause_seconds = BRING_UP_SECONDS
+        for name in FOREIGN_RAY:
+            os.environ.pop(name, None)
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
         threading.Thread(target=self._ask, name="cluster view", daemon=True).start()
 
-    def alive_hosts(self) -> set[str]:
-        """Return the names of the hosts whose Ray was alive when the head last answered."""
-        return {node.node_manager_hostname for node in self._alive}
+    def alive(self) -> set[str]:
+        """Return the addresses of the hosts whose Ray was alive when the head last answered."""
+        return {node.node_manager_address for node in self._alive}
 
     def num_cpus(self) -> int:
         """Return the CPUs of these hosts."""
@@ -44,4 +50,4 @@ class ClusterView:
                 self._alive = [node for node in nodes.values() if node.state == _ALIVE]
             except Exception:
                 client = None
-            time.sleep(_POLL_SECONDS)
+            time.sleep(self.pause_seconds)

@@ -6,19 +6,18 @@ import json
 import os
 import secrets
 import shlex
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from muster.clusters.allocation.machine import is_this_machine
-from muster.clusters.allocation.model import Allocation
+from muster.clusters.allocation.model import Allocation, Host
 from muster.clusters.launching.options import TOKEN_VARIABLE
-from muster.clusters.launching.orders import FORWARDED, STANDARD_INPUT_VARIABLE
+from muster.clusters.launching.signals import STANDARD_INPUT_VARIABLE, passed_on
 from muster.errors import ClusterError
 
 REMOTE_SHELLS: dict[str, list[str]] = {
@@ -39,7 +38,7 @@ def run_ranks(allocation: Allocation, launch_id: str) -> int:
         ClusterError: if the remote shell is not here, or fails on the first host.
     """
     shell = REMOTE_SHELLS[allocation.scheduler.value]
-    hosts = [host.name for host in allocation.hosts.value]
+    hosts = allocation.hosts.value
     environment = {
         **{name: os.environ[name] for name in os.environ if name in _TAKEN_ALONG or name.startswith("MUSTER_")},
         TOKEN_VARIABLE: os.environ.get(TOKEN_VARIABLE) or secrets.token_hex(32),
@@ -47,34 +46,47 @@ def run_ranks(allocation: Allocation, launch_id: str) -> int:
         "MUSTER_NUM_RANKS": str(len(hosts)),
         STANDARD_INPUT_VARIABLE: "1",
     }
-    ranks = [_RemoteRank(rank, host, shell, environment) for rank, host in enumerate(hosts)]
+    ranks: list[_RemoteRank] = []
+    came: list[int] = []
+
+    def forward(number: int) -> None:
+        """Tell every rank of a signal; the head's one forwards it to the command."""
+        came.append(number)
+        for rank in ranks:
+            rank.tell({"signal": number})
+
     try:
-        with _forwarding(ranks):
+        with passed_on(forward):
+            for number, host in enumerate(hosts):
+                ranks.append(_RemoteRank(number, host, shell, environment))
+                for signal_number in came:
+                    ranks[-1].tell({"signal": signal_number})
             _attend(ranks)
     finally:
         for rank in ranks:
             rank.hang_up()
     code = ranks[0].process.returncode
     if code == SHELL_FAILED:
-        raise ClusterError(f"{shell[0]} could not start a rank on {hosts[0]}\n    try: {shell[0]} {hosts[0]} true")
+        login = hosts[0].login
+        raise ClusterError(f"{shell[0]} could not start a rank on {login}\n    try: {shell[0]} {login} true")
     return code if code >= 0 else 128 - code
 
 
 class _RemoteRank:
     """One rank and the way to it."""
 
-    def __init__(self, rank: int, host: str, shell: Sequence[str], environment: dict[str, str]) -> None:
-        self.host = host
-        stub = [sys.executable, "-m", "muster.clusters.launching.started"]
-        command = stub if is_this_machine(host) else [*shell, host, shlex.join(stub)]
+    def __init__(self, rank: int, host: Host, shell: Sequence[str], environment: dict[str, str]) -> None:
+        self.host = host.name
+        stub = [sys.executable, "-m", "muster.clusters.launching.remote_stub"]
+        command = stub if is_this_machine(host.name) else [*shell, host.login, shlex.join(stub)]
         try:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
         except FileNotFoundError:
             raise ClusterError(
-                f"{shell[0]} is not on PATH, so no rank can be started on {host}\n"
+                f"{shell[0]} is not on PATH, so no rank can be started on {host.name}\n"
                 "    start the ranks with your site's launcher: LAUNCHER muster launch -- COMMAND"
             ) from None
-        self.told = False
+        self.is_reported = False
         self.tell(
             {
                 "folder": str(Path.cwd()),
@@ -105,32 +117,19 @@ class _RemoteRank:
 
 
 def _attend(ranks: Sequence[_RemoteRank]) -> None:
-    """Wait for the first rank; tell it of hosts on which the shell failed."""
+    """Wait for the first rank; tell it of hosts whose rank could not be started or has exited."""
     first = ranks[0]
     while first.process.poll() is None:
         for rank in ranks[1:]:
-            if not rank.told and rank.process.poll() == SHELL_FAILED:
-                rank.told = True
-                first.tell({"failed": {rank.host: f"no rank could be started: {_reason(rank)}"}})
+            if not rank.is_reported and rank.process.poll() is not None:
+                rank.is_reported = True
+                first.tell({"failed": {rank.host: _reason(rank)}})
         time.sleep(POLL_SECONDS)
 
 
 def _reason(rank: _RemoteRank) -> str:
+    code = rank.process.returncode
+    if code != SHELL_FAILED:
+        return f"its rank exited with code {code} (its own message is above)"
     program = str(rank.process.args[0] if isinstance(rank.process.args, list) else rank.process.args)
-    return f"{program} ended with code {rank.process.returncode} (its own message is above)"
-
-
-@contextmanager
-def _forwarding(ranks: Sequence[_RemoteRank]) -> Iterator[None]:
-    """Tell every rank of the signals that come here; the head's one forwards them to the command."""
-
-    def forward(number: int, _: object) -> None:
-        for rank in ranks:
-            rank.tell({"signal": number})
-
-    previous = {number: signal.signal(number, forward) for number in FORWARDED}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    return f"no rank could be started: {program} exited with code {code} (its own message is above)"

@@ -1,4 +1,4 @@
-"""The guardian of one host: starts processes for the launcher and ends all of them when it goes, however it goes.
+"""The keeper of one host: it starts processes for the launcher and ends all of them when it goes, however it goes.
 
 Run as a script of its own, with the standard library alone. The launcher holds the other end of a pipe; when that
 closes (a normal end, a crash, kill -9), everything that was started here, and all that came of it, is ended by id.
@@ -8,6 +8,7 @@ Requests come as lines of JSON on the first descriptor given, answers go to the 
     {"start": NAME, "command": [...], "environment": {...}, "log": PATH or null}   → {"started": NAME, "pid": ...}
     (with a log it is a service: deaf to signals, its output in the log)
     {"spare": FOLDER}                                      do not remove this one of the folders that were given
+    {"logs": FOLDER, "copies": FOLDER or null}             when all has ended, copy the ends of these logs there
     {"signal": NUMBER, "name": NAME}                                             to the process group of NAME
     an exit of NAME                                                              → {"exited": NAME, "code": ...}
 """
@@ -29,6 +30,8 @@ from typing import Any
 TERM_SECONDS = 0.5
 POLL_SECONDS = 0.05
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+LARGEST_COPY, LARGEST_COPIES = 64 * 1024, 1024**2
+_TELLING = ("gcs_server*", "raylet*", "dashboard_agent*", "runtime_env_agent*", "worker-*.err", "*.log", "*.err")
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -41,6 +44,7 @@ class Keeper:
         self._folders = folders
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._unread = b""
+        self._logs: tuple[str, str | None] | None = None
 
     def run(self) -> None:
         """Serve the launcher until it is gone, then end everything."""
@@ -49,6 +53,8 @@ class Keeper:
                 self._report_exits()
         finally:
             end_descendants()
+            if self._logs and self._logs[1]:
+                copy_logs(Path(self._logs[0]), Path(self._logs[1]))
             for folder in self._folders:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -67,6 +73,8 @@ class Keeper:
             self._start(request)
         elif "spare" in request:
             self._folders.remove(request["spare"])
+        elif "logs" in request:
+            self._logs = request["logs"], request["copies"]
         elif (process := self._processes.get(request["name"])) and process.poll() is None:
             os.killpg(process.pid, request["signal"])
 
@@ -102,6 +110,23 @@ class Keeper:
             return
 
 
+def copy_logs(logs: Path, copies: Path) -> None:
+    """Copy the ends of Ray's logs, the most telling first, up to a limit for each and for all."""
+    left = LARGEST_COPIES
+    paths = [path for kind in _TELLING for path in sorted(logs.glob(f"session_2*/logs/{kind}"))]
+    for path in dict.fromkeys(paths):
+        try:
+            size = path.stat().st_size
+            if not size or left <= 0 or path.is_symlink():
+                continue
+            copies.mkdir(parents=True, exist_ok=True)
+            with path.open("rb") as log:
+                log.seek(max(0, size - min(LARGEST_COPY, left)))
+                left -= (copies / path.name).write_bytes(log.read(min(LARGEST_COPY, left)))
+        except OSError:
+            continue
+
+
 def _block_signals() -> None:
     """Let a service outlive the signals that a scheduler sends to all: the command may still need it to save."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
@@ -111,6 +136,11 @@ def _take_signals() -> None:
     """Let the command have the signals that the keeper ignores."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all descendants whose own parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_descendants() -> None:
@@ -161,8 +191,8 @@ def _descendants() -> list[int]:
 
 
 def main() -> None:
-    """Become the one to whom orphans fall, leave the launcher's process group, and serve."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Adopt orphans, leave the launcher's process group, and serve."""
+    adopt_orphans()
     os.setsid()
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)

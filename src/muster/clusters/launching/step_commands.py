@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 
 from muster.clusters.allocation.machine import is_this_machine
 from muster.clusters.allocation.model import Allocation
 from muster.clusters.launching.remote_ranks import REMOTE_SHELLS, run_ranks
+from muster.clusters.launching.signals import passed_on
 from muster.errors import ClusterError
 
 # One rank a host, free to use all of the host's share, and no end of all when one host is lost.
@@ -20,6 +22,9 @@ STEP_COMMANDS = {
     "lsf": ["jsrun", "-n", "{nodes}", "-r", "1", "-a", "1", "-c", "ALL_CPUS"],
     "flux": ["flux", "run", "-N", "{nodes}", "--tasks-per-node=1", "--exclusive"],
 }
+
+
+TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGHUP)
 
 
 def start_ranks(allocation: Allocation) -> int | None:
@@ -40,11 +45,22 @@ def start_ranks(allocation: Allocation) -> int | None:
 
 def _run_step(step: list[str], launch_id: str) -> int:
     environment = {**os.environ, "MUSTER_LAUNCH_ID": launch_id}
+    command = [*step, sys.executable, "-m", "muster", *sys.argv[1:]]
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int) -> None:
+        """Pass a signal on to the launcher, unless a terminal has sent it to both."""
+        if not (number in TERMINAL_SIGNALS and sys.stdin.isatty()):
+            for process in processes:
+                process.send_signal(number)
+
     try:
-        done = subprocess.run([*step, sys.executable, "-m", "muster", *sys.argv[1:]], env=environment, check=False)
+        with passed_on(forward):
+            processes.append(subprocess.Popen(command, env=environment))
+            code = processes[0].wait()
+            return code if code >= 0 else 128 - code
     except FileNotFoundError:
         raise ClusterError(
             f"{step[0]} is not on PATH, so the ranks of this allocation cannot be started\n"
             "    start them with your site's launcher: LAUNCHER muster launch -- COMMAND"
         ) from None
-    return done.returncode
