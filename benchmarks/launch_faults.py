@@ -26,7 +26,7 @@ EXPERIMENT = Path(__file__).parents[1] / "examples" / "ratio" / "ratio.toml"
 BEFORE_SECONDS = 8.0
 """How long training goes well before the fault."""
 LIMIT_SECONDS = 150.0
-OURS = ("ray.scripts", "gcs_server", "raylet", "keeper.py", "muster", "ray::")
+OURS = ("ray.scripts", "gcs_server", "raylet", "keeper_process.py", "muster", "ray::")
 
 
 class Training:

@@ -1,62 +1,135 @@
-"""The board of hosts that share no folder: who gets in, what crosses, what a lost head looks like."""
+"""The head's board and the ranks of one host: who gets in, what crosses, what a lost head looks like."""
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import ssl
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 
+from muster.clusters.launching.board_client import BoardClient, HeadGoneError
+from muster.clusters.launching.board_server import MOST_STRANGERS, BoardServer
 from muster.clusters.launching.causes import why_absent, why_unreachable
-from muster.clusters.launching.meeting import Meeting
-from muster.clusters.launching.network_board import RemoteBoard, ServedBoard
+from muster.clusters.launching.local_ranks import LocalLeader, RankCard, follow
+from muster.clusters.launching.tls import client_context
 from muster.errors import ClusterError
-from tests.clusters.test_launching import card
+from tests.commands import wait_until
 
 SECRET = b"of this launch"
 
 
 @pytest.fixture
-def served() -> Iterator[ServedBoard]:
-    board = ServedBoard("127.0.0.1", 0, SECRET)
-    yield board
-    board.close()
+def board() -> Iterator[BoardServer]:
+    server = BoardServer("127.0.0.1", 0, SECRET)
+    yield server
+    server.close()
 
 
-def test_the_ranks_read_what_each_of_them_writes(served: ServedBoard) -> None:
-    head, other = Meeting(served), Meeting(RemoteBoard(served.address, SECRET, seconds=5))
-    other.join(card(1, "b"))
-    head.join(card(0, "a"))
-    assert {rank: found.host for rank, found in other.cards().items()} == {0: "a", 1: "b"}
-    assert head.cards() == other.cards()
-    other.put("left-1", [{"event": "ended"}])
-    assert head.get("left-1") == [{"event": "ended"}]
-    assert head.names("left-") == other.names("left-") == {"1"}
-    assert other.get("nothing") is None
+def client(board: BoardServer, rank: int = 1, secret: bytes = SECRET) -> BoardClient:
+    made = BoardClient(board.address, secret, rank)
+    made.connect(5, lambda: False)
+    return made
 
 
-def test_without_the_secret_nobody_gets_in(served: ServedBoard) -> None:
+def test_the_head_reads_what_hosts_write_and_they_follow_its_state(board: BoardServer) -> None:
+    one, two = client(board, 1), client(board, 2)
+    one.put("host-1", {"host": "a"})
+    two.put("host-2", {"host": "b"})
+    assert board.all_of("host-") == {1: {"host": "a"}, 2: {"host": "b"}}
+    two.put("signals-7", [15])
+    assert board.take_all_of("signals-") == [[15]]
+    assert board.take_all_of("signals-") == []
+    assert one.state(0.1) == {"version": 0}
+    threading.Timer(0.3, lambda: board.announce(done=7)).start()
+    started = time.monotonic()
+    assert one.state(10) == {"version": 1, "done": 7}
+    assert time.monotonic() - started < 5
+    assert board.is_connected(1)
+    assert not board.is_connected(2)
+    one.close()
+    wait_until(lambda: not board.is_connected(1), "the closed connection to be noticed")
+
+
+def test_without_the_secret_nobody_gets_in(board: BoardServer) -> None:
     with pytest.raises(ClusterError, match="it has another secret"):
-        RemoteBoard(served.address, b"another", seconds=1)
-    assert served.names("") == set()
+        client(board, secret=b"another")
+    with (
+        suppress(ssl.SSLError, ConnectionError),
+        socket.create_connection(board.address) as plain,
+        ssl._create_unverified_context().wrap_socket(plain) as anyone,
+    ):
+        anyone.sendall(b'{"put": "host-9", "value": 1}\n')
+        assert anyone.recv(100) == b""
+    assert board.all_of("host-") == {}
 
 
-def test_one_who_says_nothing_keeps_nobody_waiting(served: ServedBoard) -> None:
-    with socket.create_connection(served.address):
+def test_what_crosses_cannot_be_read_on_the_way(board: BoardServer) -> None:
+    board.announce(token="the token of Ray")
+    seen = bytearray()
+    relay = socket.create_server(("127.0.0.1", 0))
+
+    def pass_on() -> None:
+        near, _ = relay.accept()
+        far = socket.create_connection(board.address)
+
+        def copy(source: socket.socket, target: socket.socket) -> None:
+            while part := source.recv(65536):
+                seen.extend(part)
+                target.sendall(part)
+
+        threading.Thread(target=copy, args=(far, near), daemon=True).start()
+        copy(near, far)
+
+    threading.Thread(target=pass_on, daemon=True).start()
+    through = BoardClient(relay.getsockname(), SECRET, 1)
+    state = through.state(1)
+    assert state is not None
+    assert state["token"] == "the token of Ray"
+    assert len(seen) > 500
+    assert b"token" not in seen
+    relay.close()
+
+
+def test_strangers_are_few_at_a_time_and_keep_nobody_out(board: BoardServer) -> None:
+    threads = threading.active_count()
+    with ExitStack() as held:
+        for _ in range(3 * MOST_STRANGERS):
+            held.enter_context(socket.create_connection(board.address))
         started = time.monotonic()
-        assert RemoteBoard(served.address, SECRET, seconds=5).is_open()
-        assert time.monotonic() - started < 2
+        assert client(board).state(0.1) is not None
+        assert time.monotonic() - started < 5
+        assert threading.active_count() == threads
+        wait_until(lambda: len(board._strangers) <= MOST_STRANGERS, "strangers to be cut off")
+    wait_until(lambda: not board._strangers, "strangers to be forgotten")
 
 
-def test_a_closed_board_is_told_from_a_silent_one(served: ServedBoard) -> None:
-    board = RemoteBoard(served.address, SECRET, seconds=5)
-    assert board.is_open()
-    served.close()
+def test_a_message_without_an_end_does_not_fill_the_memory(board: BoardServer) -> None:
+    with (
+        pytest.raises((ssl.SSLError, ConnectionError)),
+        socket.create_connection(board.address) as plain,
+        client_context(SECRET).wrap_socket(plain) as known,
+    ):
+        for _ in range(100):
+            known.sendall(b"x" * 65536)
+
+
+def test_a_head_that_is_gone_is_told_from_a_silent_one(board: BoardServer) -> None:
+    other = client(board)
+    assert other.state(0.1) is not None
     board.close()
-    assert not board.is_open()
-    assert board.get("anything") is None
-    assert board.names("") == set()
+    with pytest.raises(HeadGoneError):
+        for _ in range(3):
+            other.state(0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        deaf = BoardClient(silent.getsockname(), SECRET, 1)
+        assert deaf.state(0.1, lambda: True) is None
+    board.__init__("127.0.0.1", 0, SECRET)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -68,10 +141,36 @@ def test_a_board_that_cannot_be_reached_says_why(host: str, says: str) -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         with pytest.raises(ClusterError, match=says):
-            RemoteBoard((host, port), SECRET, seconds=0.1)
+            BoardClient((host, port), SECRET, 1).connect(0.1, lambda: False)
         assert says in (why_unreachable((host, port)) or "")
 
 
 def test_an_absent_host_with_an_unknown_name_is_told_from_one_without_a_rank() -> None:
     assert "the name is not known" in why_absent("no-such-host.invalid", None)
-    assert "is there a rank" in why_absent("localhost", None)
+    assert "no rank has checked in" in why_absent("localhost", None)
+
+
+def test_one_rank_leads_a_host_and_the_others_wait_for_its_word() -> None:
+    secret = os.urandom(16)
+    leader = LocalLeader(secret, RankCard(0, [0], None))
+    with pytest.raises(OSError, match="in use"):
+        LocalLeader(secret, RankCard(1, [1], None))
+    codes: list[int | None] = []
+    signals = [[], [signal.SIGTERM]]
+    waiting = threading.Thread(
+        target=lambda: codes.append(
+            follow(secret, RankCard(1, [1], ["2"]), 5, lambda: signals.pop() if signals else [])
+        )
+    )
+    waiting.start()
+    wait_until(lambda: len(leader.cards()) == 2, "the other rank's card")
+    assert leader.cards()[1] == RankCard(1, [1], ["2"])
+    wait_until(lambda: leader.take_signals() == [signal.SIGTERM], "the signal that it has received")
+    leader.dismiss(7)
+    waiting.join(5)
+    assert codes == [7]
+
+
+def test_a_rank_without_a_leader_does_not_wait_for_ever() -> None:
+    assert follow(os.urandom(16), RankCard(1, [1], None), 0.2, list) is None
+    assert follow(os.urandom(16), RankCard(1, [1], None), 60, lambda: [signal.SIGTERM]) is None

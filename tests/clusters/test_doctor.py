@@ -22,11 +22,11 @@ from muster.clusters.doctor.cluster_checks import ClockReading, check_clock, che
 from muster.clusters.doctor.door import Door, knock
 from muster.clusters.doctor.environment_checks import check_other_rays, check_processes, check_proxies
 from muster.clusters.doctor.findings import Finding, problem, well
+from muster.clusters.doctor.folder_board import FolderBoard
 from muster.clusters.doctor.folder_checks import check_temporary_folder
 from muster.clusters.doctor.ranks import Card, Doorplate
 from muster.clusters.doctor.report import make_report
 from muster.clusters.doctor.share_checks import check_cpus, check_memory
-from muster.clusters.launching.folder_board import FolderBoard
 from muster.clusters.mounts import mount_type
 from muster.simulators.verdict import Verdict
 from tests.commands import environment, muster, wait_until

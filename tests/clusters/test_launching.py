@@ -1,79 +1,136 @@
-"""The parts of a launch, each on its own: plan, ports, addresses, environment, keeper, meeting."""
+"""The parts of a launch, each on its own: plan, ports, addresses, environment, keeper, meeting folder."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from muster.clusters.allocation.model import Allocation, Host, Machine, Sourced
+from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.launching.addresses import interface_addresses, own_address
-from muster.clusters.launching.folder_board import FolderBoard
-from muster.clusters.launching.keeping import KeeperProcess
-from muster.clusters.launching.meeting import Meeting, RankCard
+from muster.clusters.launching.host_ray import HostRay
+from muster.clusters.launching.keeper_client import Keeper
+from muster.clusters.launching.keeper_process import copy_logs
+from muster.clusters.launching.local_ranks import RankCard
+from muster.clusters.launching.missing import missing_hosts
 from muster.clusters.launching.options import LaunchOptions
-from muster.clusters.launching.plan import hosts_of, plan_host, version_mismatch
-from muster.clusters.launching.ports import BLOCK_SIZE, take_ports
+from muster.clusters.launching.plan import HostCard, plan_host, version_mismatch
+from muster.clusters.launching.ports import ports_needed, take_ports
 from muster.clusters.launching.ray_node import Share, ray_environment, start_command
+from muster.clusters.launching.rendezvous import MeetingFolder
 from muster.errors import ClusterError
-from tests.commands import muster, wait_until
+from tests.commands import muster, start_muster, wait_until
 
 OPTIONS = LaunchOptions(command=["true"], records=Path("records"))
 
 
-def card(rank: int, host: str, **changes: Any) -> RankCard:
-    values: dict[str, Any] = {
-        "local_rank": None,
-        "pid": 1,
-        "affinity": [rank],
-        "scheduler_cpus": None,
-        "cgroup_cpus": None,
-        "gpus": 0,
-        "memory": 8 * 1024**3,
-        "python": "3.11.1",
-        "ray": "2.60.0",
-        "muster": "0.1.0",
-        "time": 0.0,
-    }
-    return RankCard(rank, host, **{**values, **changes})
+def allocation(**limits: int) -> Allocation:
+    """Return an allocation of one host, with what limits it: scheduler_cpus, cgroup_cpus, gpus."""
+    found = {name: Sourced(limit, "x") for name, limit in limits.items()}
+    granted = Host("a", found.get("scheduler_cpus"), found.get("gpus"))
+    machine = Machine("a", 8, 4, 8 * 1024**3, cgroup_cpus=found.get("cgroup_cpus"))
+    return replace(read_allocation({}, machine), granted=granted)
 
 
-def test_hosts_are_in_the_order_of_their_ranks() -> None:
-    cards = {rank: card(rank, host) for rank, host in enumerate(["b", "b", "a", "b"])}
-    assert hosts_of(cards) == {"b": [0, 1, 3], "a": [2]}
+def host_card(rank: int, host: str, **changes: Any) -> HostCard:
+    values: dict[str, Any] = {"python": "3.11.1", "ray": "2.60.0", "muster": "0.1.0"}
+    return HostCard(rank, host, host, f"10.0.0.{rank}", [rank], **{**values, **changes})
 
 
 @pytest.mark.parametrize(
-    ("changes", "cpus"), [({}, 3), ({"scheduler_cpus": 2}, 2), ({"cgroup_cpus": 1, "scheduler_cpus": 2}, 1)]
+    ("limits", "cpus"), [({}, 3), ({"scheduler_cpus": 2}, 2), ({"cgroup_cpus": 1, "scheduler_cpus": 2}, 1)]
 )
-def test_a_host_s_cpus_are_its_ranks_masks_within_every_limit(changes: dict[str, Any], cpus: int) -> None:
-    plan = plan_host("a", [card(rank, "a", **changes) for rank in (0, 1, 2)], OPTIONS)
+def test_a_host_s_cpus_are_its_ranks_masks_within_every_limit(limits: dict[str, Any], cpus: int) -> None:
+    plan = plan_host(allocation(**limits), [RankCard(rank, [rank], None) for rank in (0, 1, 2)], OPTIONS)
     assert (plan.share.cpus, plan.cpu_ids) == (cpus, [0, 1, 2])
 
 
+def test_a_host_s_gpus_are_those_of_all_its_ranks_masks() -> None:
+    cards = [RankCard(0, [0], ["0", "2"]), RankCard(1, [1], ["1"]), RankCard(2, [2], ["2"])]
+    plan = plan_host(allocation(), cards, OPTIONS)
+    assert (plan.share.gpus, plan.gpu_devices) == (3, ["0", "2", "1"])
+    assert plan_host(allocation(gpus=1), cards, OPTIONS).share.gpus == 1
+    assert plan_host(allocation(), [RankCard(0, [0], None)], OPTIONS).gpu_devices is None
+
+
+def test_ray_sees_the_gpus_of_all_ranks_and_not_only_the_leader_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    plan = plan_host(allocation(), [RankCard(0, [], ["0"]), RankCard(1, [], ["1"])], OPTIONS)
+    ports, keeper = take_ports(1), Keeper()
+    ray = HostRay(tmp_path, keeper, tmp_path / "log")
+    environment = ray.start(
+        OPTIONS, plan, ports, address="127.0.0.1", head="127.0.0.1:1", token="secret", hosts=[]
+    )
+    ray.end(0)
+    ports.release()
+    assert environment["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
 def test_different_versions_are_named_with_their_hosts() -> None:
-    cards = {0: card(0, "a"), 1: card(1, "b", ray="2.59.0"), 2: card(2, "b", ray="2.59.0")}
-    mismatch = version_mismatch(cards)
+    mismatch = version_mismatch([host_card(0, "a"), host_card(1, "b", ray="2.59.0")])
     assert mismatch is not None
     assert "ray: 2.60.0 on a; 2.59.0 on b" in mismatch
-    assert version_mismatch({0: card(0, "a"), 1: card(1, "b")}) is None
+    assert version_mismatch([host_card(0, "a"), host_card(1, "b")]) is None
+
+
+def test_a_host_that_spells_its_name_in_full_is_not_missing() -> None:
+    hosts = (Host("node1.site.org"), Host("node2.site.org"))
+    found = replace(allocation(), hosts=Sourced(hosts, "x"))
+    cards = [replace(host_card(k, f"node{k}"), allocated_as=f"node{k}.site.org") for k in (1, 2)]
+    assert missing_hosts(found, cards, {"10.0.0.1", "10.0.0.2"}) == []
+    assert missing_hosts(found, cards, {"10.0.0.1"}) == ["node2.site.org"]
+    assert missing_hosts(found, cards[:1], {"10.0.0.1"}) == ["node2.site.org"]
 
 
 def test_two_launches_never_take_the_same_ports() -> None:
-    first = take_ports(21_000, 21_000 + 2 * BLOCK_SIZE)
-    second = take_ports(21_000, 21_000 + 2 * BLOCK_SIZE)
-    assert {first.first, second.first} == {21_000, 21_000 + BLOCK_SIZE}
+    size = ports_needed(1)
+    first = take_ports(1, (21_000, 20_999 + 2 * size))
+    second = take_ports(1, (21_000, 20_999 + 2 * size))
+    assert {first.first, second.first} == {21_000, 21_000 + size}
     with pytest.raises(ClusterError, match="choose another range with --port-range"):
-        take_ports(21_000, 21_000 + 2 * BLOCK_SIZE)
+        take_ports(1, (21_000, 20_999 + 2 * size))
     first.release()
-    assert take_ports(21_000, 21_000 + 2 * BLOCK_SIZE).first == first.first
+    assert take_ports(1, (21_000, 20_999 + 2 * size)).first == first.first
     second.release()
+
+
+def test_blocks_of_other_sizes_and_ranges_do_not_overlap() -> None:
+    wide = take_ports(100, (22_000, 22_399))
+    with pytest.raises(ClusterError, match="no block of 200 free ports"):
+        take_ports(1, (22_150, 22_450))
+    wide.release()
+    with pytest.raises(ClusterError, match="256 CPUs need 800 ports"):
+        take_ports(256, (22_000, 22_399))
+
+
+def test_there_are_ports_for_all_workers_of_a_large_host() -> None:
+    block = take_ports(256)
+    first, last = block.workers
+    block.release()
+    assert last - first + 1 >= 2 * 256
+
+
+def test_another_user_cannot_lock_anyone_out_of_the_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that lies in the folder for temporary files decides over ports."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    planted = tmp_path / "muster-ports"
+    planted.symlink_to("/proc/1")
+    take_ports(1).release()
+    assert list(tmp_path.iterdir()) == [planted]
 
 
 def test_the_address_is_one_that_others_can_reach() -> None:
@@ -86,7 +143,7 @@ def test_the_address_is_one_that_others_can_reach() -> None:
 
 
 def test_ray_is_started_with_every_limit_and_without_the_launcher_s_variables(tmp_path: Path) -> None:
-    ports = take_ports()
+    ports = take_ports(3)
     share = Share(3, 1, 4 * 1024**3)
     command = start_command(
         address="10.0.0.1", share=share, ports=ports, folder=tmp_path, head=None, dashboard=False
@@ -101,26 +158,30 @@ def test_ray_is_started_with_every_limit_and_without_the_launcher_s_variables(tm
     ):
         assert any(part.startswith(flag) for part in command), flag
     environ = {"OMPI_COMM_WORLD_RANK": "1", "PMI_FD": "3", "RAY_ADDRESS": "x", "LD_PRELOAD": "y", "KEPT": "1"}
-    kept = ray_environment(environ, tmp_path / "token", ["node1"], unset=["LD_PRELOAD"])
+    environ |= {"RAY_AUTH_TOKEN": "of another Ray", "RAY_AUTH_MODE": "disabled"}
+    kept = ray_environment(environ, tmp_path / "token", "10.0.0.1", ["node1"], unset=["LD_PRELOAD"])
     assert kept["KEPT"] == "1"
-    assert not {"OMPI_COMM_WORLD_RANK", "PMI_FD", "RAY_ADDRESS", "LD_PRELOAD"} & set(kept)
+    assert not {"OMPI_COMM_WORLD_RANK", "PMI_FD", "RAY_ADDRESS", "LD_PRELOAD", "RAY_AUTH_TOKEN"} & set(kept)
+    assert kept["RAY_AUTH_MODE"] == "token"
     assert "node1" in kept["no_proxy"]
     assert not any(str(value) in " ".join(command) for value in ("token",))
 
 
-def test_a_meeting_is_for_us_alone_and_its_files_are_whole(tmp_path: Path) -> None:
-    board = FolderBoard(tmp_path / "launch" / "meeting").open()
-    meeting = Meeting(board)
-    assert oct(board.path.stat().st_mode)[-3:] == "700"
-    meeting.join(card(1, "b"))
-    meeting.join(card(0, "a"))
-    assert {rank: found.host for rank, found in meeting.cards().items()} == {0: "a", 1: "b"}
-    meeting.put("left-1", True)
-    assert meeting.names("left-") == {"1"}
-    (board.path / "half.json").write_text("{")
-    assert meeting.get("half") is None
-    meeting.close()
-    assert not meeting.is_open()
+def test_a_meeting_folder_is_for_us_alone_and_gives_all_one_secret(tmp_path: Path) -> None:
+    folders = [MeetingFolder(tmp_path / "launch" / "meeting") for _ in range(4)]
+    with ThreadPoolExecutor() as pool:
+        secrets = set(pool.map(lambda folder: folder.open(), folders))
+    assert len(secrets) == 1
+    assert oct(folders[0].path.stat().st_mode)[-3:] == "700"
+    assert oct((folders[0].path / "secret").stat().st_mode)[-3:] == "600"
+    assert folders[0].board() is None
+    folders[1].publish(("10.0.0.1", 20_009), "a")
+    assert folders[0].board() == (("10.0.0.1", 20_009), "a")
+    folders[0].remove()
+    folders[0].path.mkdir(mode=0o777)
+    folders[0].path.chmod(0o777)
+    with pytest.raises(ClusterError, match="other users can enter it"):
+        folders[0].open()
 
 
 SPAWNER = (
@@ -131,9 +192,9 @@ SPAWNER = (
 def test_the_keeper_ends_all_that_came_of_what_it_started(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     folder.mkdir()
-    keeper = KeeperProcess([folder])
+    keeper = Keeper([folder])
     keeper.start("service", [sys.executable, "-c", SPAWNER], dict(os.environ), tmp_path / "log")
-    process = psutil.Process(keeper._process.pid)
+    process = psutil.Process(keeper.pid)
     wait_until(lambda: len(process.children(recursive=True)) == 2, "the service and its child")
     children = process.children(recursive=True)
     keeper.end()
@@ -143,9 +204,9 @@ def test_the_keeper_ends_all_that_came_of_what_it_started(tmp_path: Path) -> Non
 
 def test_the_keeper_outlives_a_killed_launcher_just_long_enough(tmp_path: Path) -> None:
     code = (
-        "import os, sys, time\nfrom muster.clusters.launching.keeping import KeeperProcess\n"
-        "keeper = KeeperProcess()\nkeeper.start('service', ['sleep', '300'], dict(os.environ))\n"
-        "print(keeper._process.pid, flush=True)\ntime.sleep(300)\n"
+        "import os, sys, time\nfrom muster.clusters.launching.keeper_client import Keeper\n"
+        "keeper = Keeper()\nkeeper.start('service', ['sleep', '300'], dict(os.environ))\n"
+        "print(keeper.pid, flush=True)\ntime.sleep(300)\n"
     )
     launcher = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert launcher.stdout is not None
@@ -157,8 +218,47 @@ def test_the_keeper_outlives_a_killed_launcher_just_long_enough(tmp_path: Path) 
     wait_until(lambda: not service.is_running() and not keeper.is_running(), "both to end", seconds=10)
 
 
+def test_a_launcher_takes_the_place_of_a_killed_keeper(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    code = (
+        "import os, sys, time\nfrom pathlib import Path\n"
+        "from muster.clusters.launching.keeper_client import Keeper, KeeperLostError\n"
+        "keeper = Keeper([Path(sys.argv[1])])\n"
+        "keeper.start('service', [sys.executable, '-c', sys.argv[2]], dict(os.environ), Path(sys.argv[3]))\n"
+        "print(keeper.pid, flush=True)\n"
+        "try:\n    while keeper.exit_of('service') is None:\n        time.sleep(0.05)\n"
+        "except KeeperLostError as error:\n    print(error, flush=True)\n"
+        "keeper.end()\n"
+    )
+    arguments = [str(folder), SPAWNER, str(tmp_path / "log")]
+    launcher = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout is not None
+    keeper = psutil.Process(int(launcher.stdout.readline()))
+    wait_until(lambda: len(keeper.children(recursive=True)) == 2, "the service and its child")
+    services = keeper.children(recursive=True)
+    keeper.kill()
+    said, _ = launcher.communicate(timeout=10)
+    assert "was killed, perhaps for want of memory" in said
+    assert not [service for service in services if service.is_running()]
+    assert not folder.exists()
+
+
+def test_logs_are_kept_up_to_a_limit(tmp_path: Path) -> None:
+    logs = tmp_path / "ray" / "session_2026" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "raylet.out").write_bytes(b"early" + b"x" * 200_000 + b"late")
+    for number in range(40):
+        (logs / f"worker-{number}.err").write_bytes(b"y" * 100_000)
+    copy_logs(tmp_path / "ray", tmp_path / "copies")
+    kept = (tmp_path / "copies" / "raylet.out").read_bytes()
+    assert kept.endswith(b"late")
+    assert b"early" not in kept
+    assert sum(path.stat().st_size for path in (tmp_path / "copies").iterdir()) <= 1024**2
+
+
 def test_the_keeper_tells_exits_and_passes_signals() -> None:
-    keeper = KeeperProcess()
+    keeper = Keeper()
     keeper.start("command", ["sh", "-c", "exit 7"], dict(os.environ))
     wait_until(lambda: keeper.exit_of("command") is not None, "the exit")
     assert keeper.exit_of("command") == {"exited": "command", "code": 7}
@@ -202,3 +302,37 @@ def test_a_command_that_cannot_start_is_a_failure(tmp_path: Path) -> None:
     done = muster("launch", "--", "/no/such/program", cwd=tmp_path)
     assert done.returncode == 4
     assert "the command could not be started: No such file or directory: /no/such/program" in done.stderr
+
+
+def test_a_launch_inside_a_launch_is_refused_and_the_outer_one_lives(tmp_path: Path) -> None:
+    inner = f"{sys.executable} -m muster launch -- true"
+    done = muster("launch", "--", "sh", "-c", f"{inner}; echo inner ended with $?; exit 5", cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    assert "inner ended with 2" in done.stdout
+    assert "this already runs inside a launch" in done.stderr
+
+
+def test_a_token_of_another_ray_in_the_environment_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("of another Ray")
+    environ = {"RAY_AUTH_TOKEN": "of another Ray", "RAY_AUTH_MODE": "disabled", "HOME": str(tmp_path)}
+    done = muster("launch", "--timeout", "30s", "--", "true", cwd=tmp_path, **environ)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR2, 75)])
+def test_a_signal_ends_a_launch_that_waits_for_hosts(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    hosts = f"{socket.gethostname()},no-such-host"
+    process = start_muster("launch", "--", "true", cwd=tmp_path, MUSTER_HOSTS=hosts, MUSTER_LAUNCH_ID="x")
+    wait_until(lambda: bool(list(tmp_path.glob("runs/launches/x/logs/*.log"))), "Ray to be started")
+    process.send_signal(number)
+    assert process.wait(timeout=10) == code
+    assert not (tmp_path / "runs" / "launches" / "x" / "meeting").exists()
+
+
+def test_a_command_that_ignores_term_is_killed_after_its_grace_period(tmp_path: Path) -> None:
+    script = "trap '' TERM; touch running; sleep 300 & wait; wait"
+    process = start_muster("launch", "--grace", "1s", "--", "sh", "-c", script, cwd=tmp_path)
+    wait_until((tmp_path / "running").exists, "the command")
+    process.terminate()
+    assert process.wait(timeout=15) == 137

@@ -61,7 +61,7 @@ def told(shared: Path) -> dict[str, Any]:
 
 def leftovers(host: Host) -> list[str]:
     """Return what is left of a launch on a host: processes and temporary folders."""
-    names = ("ray.scripts", "gcs_server", "raylet", "keeper.py", "muster launch", "ray::")
+    names = ("ray.scripts", "gcs_server", "raylet", "keeper_process.py", "muster launch", "ray::")
     commands = [" ".join(process.command) for process in host.processes()]
     left = [command for command in commands if any(name in command for name in names)]
     return left + [str(path) for path in host.path("/tmp").glob("muster-*/owner")]
@@ -156,6 +156,11 @@ def wait_for_file(path: Path, log: Path, seconds: float = 60) -> None:
 def timeline(shared: Path) -> list[dict[str, Any]]:
     [path] = (shared / "runs" / "launches").glob("*/bring-up.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def events_of(records: Path, host: str) -> list[dict[str, Any]]:
+    """Return what has happened on a host in a launch that has not ended."""
+    return [json.loads(line) for line in (records / f".{host}.bring-up.jsonl").read_text().splitlines()]
 
 
 def test_training_over_three_hosts_is_the_laptop_s_to_the_bit(lab: Lab, slurm: Slurm, shared: Path) -> None:
@@ -256,12 +261,17 @@ def test_the_token_is_in_no_command_line_and_nobody_gets_in_without_it(
 ) -> None:
     process = start_sleeping(lab.nodes[0], shared, hosts=lab.nodes, mpi=open_mpi)
     [meeting] = (shared / "runs" / "launches").glob("*/meeting")
-    token = json.loads((meeting / "token.json").read_text())
     assert oct(meeting.stat().st_mode)[-3:] == "700"
-    assert oct((meeting / "token.json").stat().st_mode)[-3:] == "600"
+    assert {oct(path.stat().st_mode)[-3:] for path in meeting.iterdir()} == {"600"}
+    [token_file] = lab.nodes[1].path("/tmp").glob("muster-*/token")
+    assert oct(token_file.stat().st_mode)[-3:] == "600"
+    assert oct(token_file.parent.stat().st_mode)[-3:] == "700"
+    secrets = [token_file.read_text(), (meeting / "secret").read_text()]
     for host in lab.nodes:
-        assert not [p.command for p in host.processes() if token in " ".join(p.command)]
-    address = json.loads((meeting / "head.json").read_text())["address"]
+        commands = [" ".join(p.command) for p in host.processes()]
+        assert not [command for command in commands if any(secret in command for secret in secrets)]
+    [started] = [event for event in events_of(meeting.parent, "node1") if event["event"] == "head started"]
+    address = started["address"]
     code = (
         f"from ray._raylet import GcsClient\nprint(GcsClient(address={address!r}).get_all_node_info(timeout=5))\n"
     )
@@ -279,7 +289,7 @@ def test_a_host_that_never_comes_is_named(lab: Lab, slurm: Slurm, shared: Path) 
     command = [*launch(shared, "--timeout", "8s"), "true"]
     done = lab.nodes[0].run(command, env=env, check=False, limit_s=60)
     assert done.returncode == 4
-    assert "node2: never started" in done.stderr, done.stderr
+    assert "node2: no rank has checked in" in done.stderr, done.stderr
     assert_nothing_is_left(lab.nodes)
 
 

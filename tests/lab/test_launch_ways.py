@@ -68,7 +68,7 @@ def test_a_host_that_ssh_does_not_reach_is_named_at_once(lab: Lab, sshd: Sshd, s
     env = {"MUSTER_HOSTS": "node1,no-such-host"}
     done = lab.nodes[0].run([*launch(shared, "--timeout", "60s"), "true"], env=env, check=False, limit_s=40)
     assert done.returncode == 4
-    assert "no-such-host: no rank could be started: ssh ended with code 255" in done.stderr, done.stderr
+    assert "no-such-host: no rank could be started: ssh exited with code 255" in done.stderr, done.stderr
     assert_nothing_is_left(lab.nodes)
 
 
@@ -146,7 +146,7 @@ def test_a_host_whose_way_to_the_head_is_closed_says_so(lab: Lab, shared: Path) 
         follower = other.popen(command, env=env, stderr=subprocess.DEVNULL)
         done = head.run(command, env=env, check=False, limit_s=60)
         assert done.returncode == 4
-        assert f"node2: its Ray did not join: {head.address}:" in done.stderr, done.stderr
+        assert f"node2: its rank cannot reach the head: {head.address}:" in done.stderr, done.stderr
         assert "No route to host" in done.stderr
         assert follower.wait(timeout=30) == 4
     finally:
