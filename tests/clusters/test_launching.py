@@ -22,7 +22,7 @@ from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.launching.addresses import interface_addresses, own_address
 from muster.clusters.launching.host_ray import HostRay
 from muster.clusters.launching.keeper_client import Keeper
-from muster.clusters.launching.keeper_process import copy_logs
+from muster.clusters.launching.keeper_process import read_logs, write_logs
 from muster.clusters.launching.local_ranks import RankCard
 from muster.clusters.launching.missing import missing_hosts
 from muster.clusters.launching.options import LaunchOptions
@@ -250,7 +250,7 @@ def test_logs_are_kept_up_to_a_limit(tmp_path: Path) -> None:
     (logs / "raylet.out").write_bytes(b"early" + b"x" * 200_000 + b"late")
     for number in range(40):
         (logs / f"worker-{number}.err").write_bytes(b"y" * 100_000)
-    copy_logs(tmp_path / "ray", tmp_path / "copies")
+    write_logs(tmp_path / "copies", read_logs(tmp_path / "ray"))
     kept = (tmp_path / "copies" / "raylet.out").read_bytes()
     assert kept.endswith(b"late")
     assert b"early" not in kept

@@ -53,6 +53,8 @@ class BoardServer:
         self.address: Address = (host, self._listener.getsockname()[1])
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Those of all connections: the loop itself holds its tasks only weakly."""
         self._strangers: dict[asyncio.Task[None], None] = {}
         self._thread = threading.Thread(target=self._run, name="board", daemon=True)
         self._thread.start()
@@ -93,13 +95,12 @@ class BoardServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.create_task(self._accept())
+        self._tasks.add(self._loop.create_task(self._accept()))
         self._loop.run_forever()
         self._listener.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
         self._loop.close()
 
     async def _accept(self) -> None:
@@ -113,8 +114,13 @@ class BoardServer:
             if len(self._strangers) >= MOST_STRANGERS:
                 self._cut_off_oldest()
             task = self._loop.create_task(self._welcome(connection))
+            self._tasks.add(task)
             self._strangers[task] = None
-            task.add_done_callback(lambda done: self._strangers.pop(done, None))
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._strangers.pop(task, None)
 
     def _cut_off_oldest(self) -> None:
         if self._strangers:

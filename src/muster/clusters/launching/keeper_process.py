@@ -8,7 +8,7 @@ Requests come as lines of JSON on the first descriptor given, answers go to the 
     {"start": NAME, "command": [...], "environment": {...}, "log": PATH or null}   → {"started": NAME, "pid": ...}
     (with a log it is a service: deaf to signals, its output in the log)
     {"spare": FOLDER}                                      do not remove this one of the folders that were given
-    {"logs": FOLDER, "copies": FOLDER or null}             when all has ended, copy the ends of these logs there
+    {"logs": FOLDER, "copies": FOLDER or null}             at the end, copy the ends of these logs there
     {"signal": NUMBER, "name": NAME}                                             to the process group of NAME
     an exit of NAME                                                              → {"exited": NAME, "code": ...}
 """
@@ -52,11 +52,17 @@ class Keeper:
             while self._read_requests():
                 self._report_exits()
         finally:
+            logs = read_logs(Path(self._logs[0])) if self._logs and self._logs[1] else {}
+            self._remove_folders()
             end_descendants()
+            self._remove_folders()
             if self._logs and self._logs[1]:
-                copy_logs(Path(self._logs[0]), Path(self._logs[1]))
-            for folder in self._folders:
-                shutil.rmtree(folder, ignore_errors=True)
+                write_logs(Path(self._logs[1]), logs)
+
+    def _remove_folders(self) -> None:
+        """Remove the folders; also before the processes end, for a scheduler may kill this one at any moment."""
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _read_requests(self) -> bool:
         ready, _, _ = select.select([self._requests], [], [], POLL_SECONDS)
@@ -110,21 +116,31 @@ class Keeper:
             return
 
 
-def copy_logs(logs: Path, copies: Path) -> None:
-    """Copy the ends of Ray's logs, the most telling first, up to a limit for each and for all."""
+def read_logs(folder: Path) -> dict[str, bytes]:
+    """Return the ends of Ray's logs, the most telling first, up to a limit for each and for all."""
+    logs: dict[str, bytes] = {}
     left = LARGEST_COPIES
-    paths = [path for kind in _TELLING for path in sorted(logs.glob(f"session_2*/logs/{kind}"))]
-    for path in dict.fromkeys(paths):
+    for path in (path for kind in _TELLING for path in sorted(folder.glob(f"session_2*/logs/{kind}"))):
         try:
             size = path.stat().st_size
-            if not size or left <= 0 or path.is_symlink():
-                continue
-            copies.mkdir(parents=True, exist_ok=True)
-            with path.open("rb") as log:
-                log.seek(max(0, size - min(LARGEST_COPY, left)))
-                left -= (copies / path.name).write_bytes(log.read(min(LARGEST_COPY, left)))
+            if size and left > 0 and path.name not in logs and not path.is_symlink():
+                with path.open("rb") as log:
+                    log.seek(max(0, size - min(LARGEST_COPY, left)))
+                    logs[path.name] = log.read(min(LARGEST_COPY, left))
+                left -= len(logs[path.name])
         except OSError:
             continue
+    return logs
+
+
+def write_logs(folder: Path, logs: dict[str, bytes]) -> None:
+    """Write logs into a folder, as far as there is room."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, log in logs.items():
+            (folder / name).write_bytes(log)
+    except OSError:
+        return
 
 
 def _block_signals() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 
 from muster.clusters.allocation.model import Allocation
+from muster.clusters.launching import outer_process
 from muster.clusters.launching.board_server import BoardServer
 from muster.clusters.launching.head import Head
 from muster.clusters.launching.host_ray import held_ports
@@ -44,6 +46,8 @@ def launch(allocation: Allocation, options: LaunchOptions) -> int:
     Raises:
         ClusterError: if the cluster does not come up.
     """
+    sys.stdout.flush()
+    outer_process.continue_below()
     signals = Signals()
     with signals.taken():
         try:
