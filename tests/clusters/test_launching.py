@@ -224,7 +224,8 @@ def test_a_launcher_takes_the_place_of_a_killed_keeper(tmp_path: Path) -> None:
     code = (
         "import os, sys, time\nfrom pathlib import Path\n"
         "from muster.clusters.launching.keeper_client import Keeper, KeeperLostError\n"
-        "keeper = Keeper([Path(sys.argv[1])])\n"
+        "from muster.clusters.launching.keeper_process import adopt_orphans\n"
+        "adopt_orphans()\nkeeper = Keeper([Path(sys.argv[1])])\n"
         "keeper.start('service', [sys.executable, '-c', sys.argv[2]], dict(os.environ), Path(sys.argv[3]))\n"
         "print(keeper.pid, flush=True)\n"
         "try:\n    while keeper.exit_of('service') is None:\n        time.sleep(0.05)\n"
@@ -289,6 +290,9 @@ def test_a_launch_on_this_machine_alone(tmp_path: Path) -> None:
         (["--port-range", "5-4"], "expected LOW-HIGH"),
         (["--interface", "nosuch0"], "no such interface or subnet"),
         (["--head", "nowhere", "--timeout", "1s"], "is there a rank on nowhere"),
+        (["--grace", "soon"], "--grace soon: expected a duration"),
+        (["--dashboard"], "pip install 'muster-rl[ray]'"),
+        (["--port-range", "20000-20150"], "choose a wider range, such as --port-range 20000-"),
     ],
 )
 def test_bad_flags_are_explained(flags: list[str], message: str, tmp_path: Path) -> None:

@@ -28,11 +28,10 @@ class Keeper:
     """The keeper of this host, as its launcher sees it.
 
     Each outlives the other: the keeper sees the launcher's end of a pipe close, and what a killed keeper had
-    started becomes the launcher's children.
+    started becomes the launcher's children, if that adopts orphans.
     """
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
-        keeper_process.adopt_orphans()
         their_requests, self._requests = os.pipe()
         self._answers, their_answers = os.pipe()
         os.set_blocking(self._answers, False)

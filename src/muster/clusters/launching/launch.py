@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 
 from muster.clusters.allocation.model import Allocation
-from muster.clusters.launching import outer_process
+from muster.clusters.launching import keeper_process, outer_process
 from muster.clusters.launching.board_server import BoardServer
 from muster.clusters.launching.head import Head
 from muster.clusters.launching.host_ray import held_ports
@@ -40,6 +40,21 @@ def refuse_inside_launch(environ: Mapping[str, str]) -> None:
         )
 
 
+def require_dashboard() -> None:
+    """Look that Ray's dashboard is installed.
+
+    Raises:
+        InputError: if it is not.
+    """
+    from ray._private.utils import get_dashboard_dependency_error
+
+    if (error := get_dashboard_dependency_error()) is not None:
+        raise InputError(
+            f"--dashboard: the packages of Ray's dashboard are not installed: {error}\n"
+            "    pip install 'muster-rl[ray]'"
+        )
+
+
 def launch(allocation: Allocation, options: LaunchOptions) -> int:
     """Do this rank's part in a launch; return the exit code of its command.
 
@@ -48,6 +63,7 @@ def launch(allocation: Allocation, options: LaunchOptions) -> int:
     """
     sys.stdout.flush()
     outer_process.continue_below()
+    keeper_process.adopt_orphans()
     signals = Signals()
     with signals.taken():
         try:
