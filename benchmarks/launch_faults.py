@@ -5,7 +5,6 @@ The hosts are named to `muster launch`, which starts its ranks over ssh; trainin
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,69 +12,29 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from tests.lab.cluster import Lab, owned_lab
-from tests.lab.host import Host
 from tests.lab.services import Services
 
+from benchmarks.launched import Launched, seconds_until_clean, until
+
 HOSTS = 3
-MUSTER = str(Path(sys.executable).with_name("muster"))
-EXPERIMENT = Path(__file__).parents[1] / "examples" / "ratio" / "ratio.toml"
 BEFORE_SECONDS = 8.0
 """How long training goes well before the fault."""
-LIMIT_SECONDS = 150.0
-OURS = ("ray.scripts", "gcs_server", "raylet", "keeper_process.py", "muster", "ray::")
 
 
-class Training:
-    """One launch with a training in it, begun anew for each fault."""
+def _training(lab: Lab, name: str, stop_seconds: float, starter: str = "ssh") -> Launched:
+    launched = Launched(lab, name, starter=starter, stop_seconds=stop_seconds)
+    launched.await_training()
+    time.sleep(BEFORE_SECONDS)
+    return launched
 
-    def __init__(self, lab: Lab, name: str, stop_seconds: float) -> None:
-        self.lab = lab
-        self.folder = lab.shared / name
-        self.folder.mkdir()
-        train = ["train", str(EXPERIMENT), "--name", "run", "--runs-dir", str(self.folder), "--stop-time"]
-        command = [MUSTER, "launch", "--runs-dir", str(self.folder), "--cpus", "2", "--"]
-        self.process = lab.login.popen(
-            [*command, MUSTER, *train, f"{stop_seconds:g}s", "--workers", "6"],
-            env={"MUSTER_HOSTS": ",".join(host.name for host in lab.nodes)},
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "log").open("w"),
-        )
-        _until(lambda: len(self.rows()) > 1, "training has begun")
-        time.sleep(BEFORE_SECONDS)
 
-    def rows(self) -> list[str]:
-        path = self.folder / "run" / "metrics.csv"
-        return path.read_text().splitlines()[1:] if path.exists() else []
-
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "run" / "status.json").read_text())
-        return found
-
-    def event(self, name: str) -> float | None:
-        """Return when an event happened, by the head's timeline."""
-        for path in self.folder.glob("launches/*/*bring-up.jsonl"):
-            for line in path.read_text().splitlines():
-                event = json.loads(line)
-                if event["event"] == name:
-                    return float(event["time"])
-        return None
-
-    def pause_after(self, moment: float) -> float:
-        """Return how long the next row of the record took to come after a moment."""
-        count = len(self.rows())
-        _until(lambda: len(self.rows()) > count, "training goes on")
-        return time.time() - moment
-
-    def wait(self) -> int:
-        return self.process.wait(timeout=LIMIT_SECONDS)
-
-    def seconds_until_clean(self, hosts: list[Host], moment: float) -> float:
-        _until(lambda: not any(_ours(host) for host in hosts), "nothing is left")
-        return time.time() - moment
+def _pause_after(training: Launched, moment: float) -> float:
+    """Return how long the next row of the record took to come after a moment."""
+    count = len(training.rows())
+    until(lambda: len(training.rows()) > count, "training continues")
+    return time.time() - moment
 
 
 @dataclass(frozen=True)
@@ -92,6 +51,7 @@ def run() -> str:
     with owned_lab(HOSTS) as lab:
         services = Services(lab)
         services.sshd()
+        services.slurm()
         for fault in FAULTS:
             outcomes.append(fault(lab))
             print(f"{outcomes[-1].fault}: {outcomes[-1].happened}", file=sys.stderr, flush=True)
@@ -101,8 +61,8 @@ def run() -> str:
         [
             "# Faults while training over three hosts",
             "",
-            "`muster launch` over ssh on 3 lab hosts (one machine of 2 cores), PPO on the "
-            "ratio example with 6 workers; one run of each.",
+            "`muster launch` over ssh, or under srun where it says so, on 3 lab hosts (one machine of 2 cores), "
+            "PPO on the ratio example with 6 workers; one run of each.",
             "",
             "| fault | what happened, and after how long |",
             "|---|---|",
@@ -114,41 +74,64 @@ def run() -> str:
 
 def worker_host_crashes(lab: Lab) -> Outcome:
     """Take the power from a host that is not the head's."""
-    training = Training(lab, "worker-host", stop_seconds=60)
+    training = _training(lab, "worker-host", stop_seconds=60)
     moment = time.time()
     lab.nodes[2].crash()
-    pause = training.pause_after(moment)
+    pause = _pause_after(training, moment)
     code = training.wait()
     lost = training.event("host lost")
     noticed = f"the launch says so after {lost - moment:.0f} s" if lost else "the launch did not notice"
     replaced = training.rows()[-1].split(",")[8]
     return Outcome(
         "a worker's host loses power",
-        f"training pauses {pause:.0f} s, then goes on with the others ({replaced} workers replaced); {noticed}; "
+        f"training pauses {pause:.0f} s, then continues with the others ({replaced} workers replaced); {noticed}; "
         f"ended well (code {code})",
     )
 
 
 def launcher_is_killed(lab: Lab) -> Outcome:
     """Kill the rank that leads."""
-    training = Training(lab, "launcher", stop_seconds=300)
-    [rank] = [p for p in lab.nodes[0].processes() if "launch" in p.command and "muster" in " ".join(p.command)]
+    return _killed(lab, "ssh", "the head's `muster launch`", "muster")
+
+
+def launcher_is_killed_under_srun(lab: Lab) -> Outcome:
+    """Kill the rank that leads, where Slurm kills what a task leaves behind."""
+    return _killed(lab, "srun", "the head's `muster launch` under srun", "muster")
+
+
+def keeper_is_killed(lab: Lab) -> Outcome:
+    """Kill the process that holds Ray on the head's host."""
+    return _killed(lab, "ssh", "the keeper on the head's host", "keeper_process.py")
+
+
+def keeper_is_killed_under_srun(lab: Lab) -> Outcome:
+    """Kill the process that holds Ray on the head's host, under Slurm."""
+    return _killed(lab, "srun", "the keeper on the head's host under srun", "keeper_process.py")
+
+
+def _killed(lab: Lab, starter: str, what: str, program: str) -> Outcome:
+    training = _training(lab, f"{program.partition('.')[0]}-{starter}", 300, starter)
+    processes = [p for p in lab.nodes[0].processes() if program in " ".join(p.command)]
+    if program == "muster":
+        processes = [p for p in processes if "launch" in p.command]
     moment = time.time()
-    os.kill(rank.pid, signal.SIGKILL)
-    seconds = training.seconds_until_clean(lab.nodes, moment)
+    os.kill(processes[-1].pid, signal.SIGKILL)
+    code = training.wait()
+    ended = time.time() - moment
+    seconds = seconds_until_clean([lab.login, *lab.nodes], moment)
     return Outcome(
-        "the head's `muster launch` is killed by `kill -9`",
-        f"nothing is left on any host after {seconds:.1f} s; code {training.wait()}; "
+        f"{what} is killed by `kill -9`",
+        f"code {code} after {ended:.1f} s; nothing is left on any host after {seconds:.1f} s; "
         "the run resumes from its last checkpoint",
     )
 
 
 def head_host_crashes(lab: Lab) -> Outcome:
     """Take the power from the head's host."""
-    training = Training(lab, "head-host", stop_seconds=300)
+    training = _training(lab, "head-host", stop_seconds=300)
     moment = time.time()
     lab.nodes[0].crash()
-    seconds = training.seconds_until_clean(lab.nodes[1:], moment)
+    seconds = seconds_until_clean(lab.nodes[1:], moment)
     code = training.wait()
     return Outcome(
         "the head's host loses power",
@@ -168,7 +151,7 @@ def long_cut(lab: Lab) -> Outcome:
 
 
 def _cut(lab: Lab, seconds: float) -> Outcome:
-    training = Training(lab, f"cut-{seconds:g}", stop_seconds=seconds + 40)
+    training = _training(lab, f"cut-{seconds:g}", stop_seconds=seconds + 40)
     moment = time.time()
     lab.nodes[2].cut()
     mending = subprocess.Popen(["sleep", str(seconds)])
@@ -179,11 +162,11 @@ def _cut(lab: Lab, seconds: float) -> Outcome:
     mending.wait()
     lab.nodes[2].mend()
     if pause >= seconds:
-        pause = training.pause_after(moment)
+        pause = _pause_after(training, moment)
     code = training.wait()
     lost = training.event("host lost")
     what = f"the host is given up after {lost - moment:.0f} s" if lost else "no host is lost"
-    clean = training.seconds_until_clean(lab.nodes, time.time())
+    clean = seconds_until_clean(lab.nodes, time.time())
     return Outcome(
         f"a worker's host is cut off for {seconds:g} s",
         f"{what}; training pauses {pause:.0f} s, ended well (code {code}), nothing left {clean:.1f} s later",
@@ -192,12 +175,12 @@ def _cut(lab: Lab, seconds: float) -> Outcome:
 
 def terminated(lab: Lab) -> Outcome:
     """Ask the launch to end."""
-    training = Training(lab, "term", stop_seconds=300)
+    training = _training(lab, "term", stop_seconds=300)
     moment = time.time()
     training.process.send_signal(signal.SIGTERM)
     code = training.wait()
     ended = time.time() - moment
-    seconds = training.seconds_until_clean([lab.login, *lab.nodes], moment)
+    seconds = seconds_until_clean([lab.login, *lab.nodes], moment)
     return Outcome(
         "SIGTERM",
         f"saved (state {training.status()['state']}), ended with code {code} after {ended:.1f} s, "
@@ -208,24 +191,14 @@ def terminated(lab: Lab) -> Outcome:
 FAULTS: tuple[Callable[[Lab], Outcome], ...] = (
     worker_host_crashes,
     launcher_is_killed,
+    launcher_is_killed_under_srun,
+    keeper_is_killed,
+    keeper_is_killed_under_srun,
     head_host_crashes,
     short_cut,
     long_cut,
     terminated,
 )
-
-
-def _ours(host: Host) -> list[str]:
-    commands = [" ".join(process.command) for process in host.processes()]
-    return [command for command in commands if any(name in command for name in OURS)]
-
-
-def _until(look: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not look():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not after {LIMIT_SECONDS:g} s")
-        time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -47,21 +47,12 @@ def run_ranks(allocation: Allocation, launch_id: str) -> int:
         STANDARD_INPUT_VARIABLE: "1",
     }
     ranks: list[_RemoteRank] = []
-    came: list[int] = []
-
-    def forward(number: int) -> None:
-        """Tell every rank of a signal; the head's one forwards it to the command."""
-        came.append(number)
-        for rank in ranks:
-            rank.tell({"signal": number})
-
+    signals: list[int] = []
     try:
-        with passed_on(forward):
+        with passed_on(signals.append):
             for number, host in enumerate(hosts):
                 ranks.append(_RemoteRank(number, host, shell, environment))
-                for signal_number in came:
-                    ranks[-1].tell({"signal": signal_number})
-            _attend(ranks)
+            _attend(ranks, signals)
     finally:
         for rank in ranks:
             rank.hang_up()
@@ -116,10 +107,17 @@ class _RemoteRank:
         return self.process.stdin
 
 
-def _attend(ranks: Sequence[_RemoteRank]) -> None:
-    """Wait for the first rank; tell it of hosts whose rank could not be started or has exited."""
+def _attend(ranks: Sequence[_RemoteRank], signals: list[int]) -> None:
+    """Wait for the first rank; tell it of hosts whose rank could not be started or has exited.
+
+    Signals are passed on to all ranks, of which the head's forwards them to the command.
+    """
     first = ranks[0]
     while first.process.poll() is None:
+        while signals:
+            number = signals.pop(0)
+            for rank in ranks:
+                rank.tell({"signal": number})
         for rank in ranks[1:]:
             if not rank.is_reported and rank.process.poll() is not None:
                 rank.is_reported = True
