@@ -27,7 +27,7 @@ KINDS: dict[str, Callable[[HostProcess], bool]] = {
     "rank": lambda process: _runs("muster", "launch")(process) and "srun" not in process.command[0],
     "keeper": _runs("keeper_process.py"),
     "ray start": _runs("ray.scripts"),
-    "gcs_server": _runs("gcs_server", "--"),
+    "gcs_server": _runs("gcs/gcs_server"),
     "raylet": _runs("raylet/raylet"),
     "dashboard agent": _runs("ray::DashboardAgent"),
     "runtime env agent": _runs("ray::RuntimeEnvAgent"),
@@ -69,9 +69,9 @@ def run() -> str:
             "# Every process of a launch, killed in turn",
             "",
             f"`muster launch` over {HOSTS} lab hosts (one machine of 2 cores), PPO on the ratio example with 6 "
-            f"workers; `kill -9` of one process, then a look after {AFTER_SECONDS:g} s. Where the launch continues, "
-            "without the host or with a new worker, *left then* is what should have ended on the host of the killed "
-            "process; the launch is then ended by TERM, and looked at again.",
+            f"workers; `kill -9` of one process, then a look after {AFTER_SECONDS:g} s. Where the launch continues"
+            " (without the host, or with a new worker), *left then* is what should have ended on the host of the "
+            "killed process; the launch is then ended by TERM, and looked at again.",
             "",
             "| started by | killed | on | the launch, 10 s later | left then | left at its end |",
             "|---|---|---|---|---|---|",

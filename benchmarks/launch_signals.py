@@ -62,11 +62,11 @@ def run(part: str = "") -> str:
         [
             "# Signals to launches over three hosts",
             "",
-            f"{sum(map(len, cases.values()))} launches over {HOSTS} lab hosts (one machine of 2 cores), PPO on the "
-            "ratio example with 6 workers; one signal each, at a random moment of the first "
+            f"{sum(map(len, cases.values()))} launches over {HOSTS} lab hosts (one machine of 2 cores), PPO on "
+            "the ratio example with 6 workers; one signal each, at a random moment of the first "
             f"{LATEST_SECONDS:g} s, to what started the launch: to the process, to its process group, or twice, "
-            f"0.2 s apart. In good order: ended with the right code within {LIMIT_SECONDS:g} s, nothing left on any "
-            f"host {CLEAN_SECONDS:g} s later, the run saved or never begun.",
+            f"0.2 s apart. In good order: ended with the right code within {LIMIT_SECONDS:g} s, nothing left on "
+            f"any host {CLEAN_SECONDS:g} s later, the run saved or never begun.",
             "",
             "| started by | signal | to | launches | in bring-up | in good order | seconds to the end (longest) |",
             "|---|---|---|---|---|---|---|",

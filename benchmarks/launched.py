@@ -1,4 +1,4 @@
-"""A launch in the lab with a training in it, as several measurements need it: started, watched, and what is left of it."""
+"""A launch in the lab with a training in it, for several measurements: started, watched, what is left of it."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def ask_ports(host: Host, owner: str, stranger: str) -> list[Port]:
 def reachable_files(host: Host, owner: str, stranger: str) -> list[str]:
     """Return the owner's files that a stranger can write to, and the sockets and tokens that they can read."""
     looks = [
-        ["-writable", "-not", "-type", "l"],
+        ["-writable", "-not", "-type", "l", "-not", "-perm", "-1000"],
         ["-readable", "(", "-type", "s", "-o", "-name", "*token*", "-o", "-name", "secret", ")"],
     ]
     found: set[str] = set()

@@ -25,7 +25,7 @@ def launch(
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of each host; default: as allocated.")] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="Ranks to wait for; default: as launched.")] = None,
     min_nodes: Annotated[
-        int | None, typer.Option(min=1, help="Go on with so many hosts when the timeout is over.")
+        int | None, typer.Option(min=1, help="Continue with so many hosts when the timeout is over.")
     ] = None,
     head: Annotated[str | None, typer.Option(help="The head's host; default: that of rank 0.")] = None,
     head_address: Annotated[
@@ -39,7 +39,9 @@ def launch(
         str | None, typer.Option(help="How long the command may take to end after a signal; default: 30s.")
     ] = None,
     unset: Annotated[list[str] | None, typer.Option(help="Variable to take out, such as LD_PRELOAD.")] = None,
-    dashboard: Annotated[bool, typer.Option("--dashboard", help="Start Ray's dashboard, on loopback.")] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Start Ray's dashboard, on loopback (extra ray).")
+    ] = False,
     cluster: Annotated[
         str | None, typer.Option(help="Take what is not given here from [clusters.NAME] in muster.toml.")
     ] = None,

@@ -97,9 +97,6 @@ class BoardClient:
             connection = self._connection or self._connect()
             connection.sendall(json.dumps(question).encode() + b"\n")
             return json.loads(self._read_line(connection, seconds + ANSWER_SECONDS, is_over))
-        except ssl.SSLError as error:
-            self.close()
-            raise self._other_secret() from error
         except (OSError, EOFError):
             self.close()
             raise
@@ -123,19 +120,16 @@ class BoardClient:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._connection = self._context.wrap_socket(plain)
-        except ssl.SSLError as error:
+        except ssl.SSLCertVerificationError:
             plain.close()
-            raise self._other_secret() from error
+            raise ClusterError(
+                f"{_spelled(self.address)} is not this launch's head: it has another secret\n"
+                "    is MUSTER_LAUNCH_TOKEN the same on all ranks, and no other launch at that address?"
+            ) from None
         except OSError:
             plain.close()
             raise
         return self._connection
-
-    def _other_secret(self) -> ClusterError:
-        return ClusterError(
-            f"{_spelled(self.address)} is not this launch's head: it has another secret\n"
-            "    is MUSTER_LAUNCH_TOKEN the same on all ranks, and no other launch at that address?"
-        )
 
 
 def unreachable(address: Address, error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """The board of a launch, in the memory of the head's rank: what the hosts say, and what the head says to all.
 
 One thread serves all hosts. Whoever does not prove within seconds that they know the secret is disconnected, and
-only so many may try at a time: the oldest of them makes room for the next.
+only so many may try at a time: the slowest of them make room for the next.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import resource
 import socket
 import threading
+from asyncio import sslproto
 from collections import Counter
 from contextlib import suppress
 from typing import Any
@@ -21,11 +22,15 @@ from muster.errors import ClusterError
 Address = tuple[str, int]
 
 HANDSHAKE_SECONDS = 5.0
-MOST_STRANGERS = 128
+MOST_STRANGERS = 512
 """Connections at a time that have not shown the secret yet."""
+FAIR_SECONDS = 1.0
+"""How long one of them may take before it has to make room for the next."""
 LONGEST_MESSAGE = 1024**2
 LONGEST_WAIT = 10.0
-_RETRY_SECONDS = 0.1
+BUFFER_BYTES = 16 * 1024
+"""What asyncio keeps for each connection to read into; its own 256 KiB would be much for a thousand hosts."""
+_RETRY_SECONDS = 0.05
 
 
 class BoardServer:
@@ -42,6 +47,7 @@ class BoardServer:
         self._version = 0
         self._connected: Counter[int] = Counter()
         self._context = server_context(secret)
+        sslproto.SSLProtocol.max_size = BUFFER_BYTES
         _allow_many_connections()
         try:
             self._listener = socket.create_server((host, port), backlog=1024)
@@ -55,7 +61,7 @@ class BoardServer:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         """Those of all connections: the loop itself holds its tasks only weakly."""
-        self._strangers: dict[asyncio.Task[None], None] = {}
+        self._strangers: dict[asyncio.Task[None], float] = {}
         self._thread = threading.Thread(target=self._run, name="board", daemon=True)
         self._thread.start()
 
@@ -111,12 +117,15 @@ class BoardServer:
                 self._cut_off_oldest()
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if len(self._strangers) >= MOST_STRANGERS:
-                self._cut_off_oldest()
             task = self._loop.create_task(self._welcome(connection))
             self._tasks.add(task)
-            self._strangers[task] = None
+            self._strangers[task] = self._loop.time()
             task.add_done_callback(self._forget)
+            while len(self._strangers) >= MOST_STRANGERS:
+                if self._loop.time() - next(iter(self._strangers.values())) > FAIR_SECONDS:
+                    self._cut_off_oldest()
+                else:
+                    await asyncio.sleep(_RETRY_SECONDS)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -1,8 +1,8 @@
 """The process that a scheduler or launcher sees: a parent of the rank, which stays until all below it has ended.
 
 A scheduler kills all that is left on a host as soon as the process that it started there is gone. So a rank must
-not be that process: this one outlives a rank that is killed, until its keeper has ended Ray. If this one is killed,
-the rank is sent TERM.
+not be that process: this one outlives a rank that is killed, until its keeper has ended Ray. If this one is
+killed, the rank is sent TERM.
 
 Run as a script of its own, with the standard library alone. It passes signals on, and exits with the rank's code.
 """

