@@ -26,12 +26,12 @@ from muster.clusters.launching.keeper_process import read_logs, write_logs
 from muster.clusters.launching.local_ranks import RankCard
 from muster.clusters.launching.missing import missing_hosts
 from muster.clusters.launching.options import LaunchOptions
-from muster.clusters.launching.plan import HostCard, plan_host, version_mismatch
+from muster.clusters.launching.plan import HostCard, num_local_ranks, plan_host, version_mismatch
 from muster.clusters.launching.ports import ports_needed, take_ports
 from muster.clusters.launching.ray_node import Share, ray_environment, start_command
 from muster.clusters.launching.rendezvous import MeetingFolder
 from muster.errors import ClusterError
-from tests.commands import muster, start_muster, wait_until
+from tests.commands import MUSTER, environment, muster, start_muster, wait_until
 
 OPTIONS = LaunchOptions(command=["true"], records=Path("records"))
 
@@ -340,3 +340,56 @@ def test_a_command_that_ignores_term_is_killed_after_its_grace_period(tmp_path: 
     wait_until((tmp_path / "running").exists, "the command")
     process.terminate()
     assert process.wait(timeout=15) == 137
+
+
+def test_two_ranks_of_a_launcher_that_tells_no_local_rank_share_one_ray(tmp_path: Path) -> None:
+    launch = ["launch", "--", sys.executable, "-c", "import os; print(os.environ['MUSTER_LAUNCH_CPUS']); exit(6)"]
+    ranks = [
+        start_muster(*launch, cwd=tmp_path, MUSTER_RANK=str(rank), MUSTER_NUM_RANKS="2", MUSTER_LAUNCH_ID="pair")
+        for rank in (1, 0)
+    ]
+    outputs = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [6, 6], outputs
+    assert [stdout.strip() for stdout, _ in outputs] == ["", str(len(os.sched_getaffinity(0)))]
+
+
+def test_a_second_launch_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    rank = {"MUSTER_RANK": "0", "MUSTER_NUM_RANKS": "1", "MUSTER_LAUNCH_ID": "same"}
+    script = "touch running; sleep 5; exit 7"
+    first = subprocess.Popen([MUSTER, "launch", "--", "sh", "-c", script], cwd=tmp_path, env=environment(**rank))
+    wait_until((tmp_path / "running").exists, "the first launch's command")
+    second = muster("launch", "--", "true", cwd=tmp_path, **rank)
+    assert second.returncode == 4
+    assert "another launch named same runs on" in second.stderr
+    assert first.wait(timeout=30) == 7
+
+
+SLURM_STEP = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_JOB_NODELIST": "a,b",
+    "SLURM_STEP_NODELIST": "a,b",
+    "SLURM_STEP_NUM_TASKS": "5",
+    "SLURM_STEP_TASKS_PER_NODE": "3,2",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1",
+}
+
+
+def test_a_leader_knows_how_many_ranks_of_its_host_to_wait_for() -> None:
+    step = read_allocation(SLURM_STEP, Machine("b", 8, 0), may_ask=False)
+    assert num_local_ranks(step) == 2
+    assert num_local_ranks(read_allocation({**SLURM_STEP, "SLURM_NODEID": "0"}, Machine("a", 8, 0))) == 3
+    flux = {"FLUX_JOB_ID": "1", "FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "4", "FLUX_TASK_LOCAL_ID": "0"}
+    assert num_local_ranks(read_allocation(flux, Machine("b", 8, 0), may_ask=False)) is None
+    assert num_local_ranks(read_allocation({}, Machine("b", 8, 0))) == 1
+
+
+def test_hosts_may_be_named_with_a_user() -> None:
+    hosts = read_allocation({"MUSTER_HOSTS": "ann@node[1-2],node3"}, Machine("node2", 8, 0)).hosts.value
+    assert [(host.name, host.login) for host in hosts] == [
+        ("node1", "ann@node1"),
+        ("node2", "ann@node2"),
+        ("node3", "node3"),
+    ]

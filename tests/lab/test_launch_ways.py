@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,48 @@ def test_a_host_that_ssh_does_not_reach_is_named_at_once(lab: Lab, sshd: Sshd, s
     assert done.returncode == 4
     assert "no-such-host: no rank could be started: ssh exited with code 255" in done.stderr, done.stderr
     assert_nothing_is_left(lab.nodes)
+
+
+def test_a_host_whose_disk_is_full_is_named_at_once(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    used = lab.host("node2").run(["df", "--output=iused", "/tmp"]).stdout.split()[-1]
+    lab.host("node2").run(["mount", "-o", f"remount,nr_inodes={used}", "/tmp"])
+    started = time.monotonic()
+    try:
+        env = {"MUSTER_HOSTS": "root@node1,root@node2"}
+        done = lab.nodes[0].run([*launch(shared, "--timeout", "100s"), "true"], env=env, check=False, limit_s=60)
+    finally:
+        lab.host("node2").run(["mount", "-o", "remount,nr_inodes=0", "/tmp"])
+    assert done.returncode == 4
+    assert "node2: /tmp: no temporary folder can be made there: No space left on device" in done.stderr, (
+        done.stderr
+    )
+    assert time.monotonic() - started < 30
+    assert_nothing_is_left(lab.nodes)
+
+
+def test_a_rank_that_is_killed_during_bring_up_is_named(lab: Lab, sshd: Sshd, shared: Path) -> None:
+    env = {"MUSTER_HOSTS": ",".join([*HOSTS, "node9"]), "MUSTER_LAUNCH_ID": "killed"}
+    log = shared / "log"
+    head, other = (host.popen([*launch(shared), "true"], env=env, stderr=log.open("a")) for host in lab.nodes[:2])
+    wait_for_file(shared / "runs" / "launches" / "killed" / "logs" / "node2.log", log)
+    [rank] = [p for p in lab.nodes[1].processes() if MUSTER in p.command]
+    subprocess.run(["kill", "-9", str(rank.pid)], check=True)
+    assert head.wait(timeout=30) == 4
+    assert other.wait(timeout=10) == 137
+    assert "node2: its rank has exited or was killed" in log.read_text()
+    assert_nothing_is_left(lab.nodes)
+
+
+@pytest.mark.parametrize("on", ["node1", "node2"])
+def test_a_signal_during_bring_up_ends_all_hosts(lab: Lab, shared: Path, on: str) -> None:
+    env = {"MUSTER_HOSTS": "node1,node2,node9", "MUSTER_LAUNCH_ID": "waiting"}
+    log = shared / "log"
+    ranks = {h.name: h.popen([*launch(shared), "true"], env=env, stderr=log.open("a")) for h in lab.nodes[:2]}
+    wait_for_file(shared / "runs" / "launches" / "waiting" / "logs" / "node2.log", log)
+    ranks[on].send_signal(signal.SIGTERM)
+    assert [rank.wait(timeout=15) for rank in ranks.values()] == [143, 143], log.read_text()
+    assert_nothing_is_left(lab.nodes)
+    assert not list((shared / "runs" / "launches").glob("*/meeting"))
 
 
 @pytest.mark.long

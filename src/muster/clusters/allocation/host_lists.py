@@ -11,7 +11,7 @@ from pathlib import Path
 from muster.errors import AllocationError
 
 MOST_HOSTS = 1_000_000
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]*")
+_NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9._:-]*")
 _PIECE = re.compile(r"([^\[\],\s]*)(?:\[([^\[\]]*)\])?")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
