@@ -91,11 +91,15 @@ def muster_here(*arguments: str | Path) -> Ended:
     from muster.cli.main import run
 
     out, err, code = _stream(), _stream(), 0
-    with mock.patch.object(sys, "argv", ["muster", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
+    with (
+        mock.patch.object(sys, "argv", ["muster", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
             run()
-        except SystemExit as exit:
-            code = exit.code if isinstance(exit.code, int) else int(exit.code is not None)
+        except SystemExit as ending:
+            code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     return Ended(code, _text(out), _text(err))
 
 

@@ -1,4 +1,4 @@
-"""Whatever is damaged in a run folder, it is listed, shown with what is wrong, and resumed from a whole checkpoint."""
+"""Whatever is damaged in a run folder, the run is listed, shown with its problems, and resumed if it can be."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def edit(run: Path, old: str, new: str) -> None:
 )
 def test_an_edit_that_makes_another_run_is_refused_by_its_key(run: Path, old: str, new: str, key: str) -> None:
     edit(run, old, new)
-    command = ["train", run.parent / "run/experiment.toml", "--resume", "--name", "run", "--runs-dir", run.parent]
+    command = ["train", str(run / "experiment.toml"), "--resume", "--name", "run", "--runs-dir", str(run.parent)]
     for refused in (resume(run), muster_here(*command)):
         assert refused.code == 2
         assert f"experiment.toml: {key}" in refused.err
@@ -218,7 +218,7 @@ def test_an_edit_that_makes_another_run_is_refused_by_its_key(run: Path, old: st
 def test_an_edit_that_leaves_it_the_same_run_is_taken(run: Path) -> None:
     edit(run, "iterations = 2", "iterations = 4")
     edit(run, "episodes = 1", "episodes = 2")
-    command = ["train", "CartPole-v1", "--name", "run", "--resume", "--runs-dir", run.parent]
+    command = ["train", "CartPole-v1", "--name", "run", "--resume", "--runs-dir", str(run.parent)]
     resumed = muster_here(*command)
     assert resumed.code == 0, resumed.err
     assert "over 2 episodes" in resumed.out
