@@ -127,7 +127,7 @@ def _load(
         _put(table, override.key, override.value)
         leaves = _leaves({override.key: override.value})
         given |= {override.key: override.source, **{key: override.source for key, _ in leaves}}
-    require_plain(table, str(lines.path))
+    require_plain(table, str(lines.path), lambda key: lines.place(key, given))
     try:
         experiment = Experiment.model_validate(table)
     except ValidationError as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from muster.errors import InputError
+from muster.errors import ExperimentError, InputError, Problem
 from muster.files.regular import read_bytes
 
 LARGEST_BYTES = 10 * 1024**2
@@ -37,11 +37,11 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     return text, table
 
 
-def require_plain(table: Mapping[str, Any], subject: str) -> None:
+def require_plain(table: Mapping[str, Any], subject: str, place: Callable[[str], str] = str) -> None:
     """Refuse what cannot be an experiment whatever its keys: deep nesting, text that no file can hold.
 
     Raises:
-        InputError: naming the key.
+        InputError: naming the key by its place.
     """
     waiting: list[tuple[str, Any, int]] = [("", table, 0)]
     while waiting:
@@ -54,7 +54,8 @@ def require_plain(table: Mapping[str, Any], subject: str) -> None:
         elif isinstance(value, list | tuple):
             waiting += [(key, inner, depth + 1) for inner in value]
         elif isinstance(value, str) and (wrong := _unwritable(value)):
-            raise InputError(f"{subject}: {key[:60]}: {value[:60]!r}: holds {wrong}\n    expected text in UTF-8")
+            problem = Problem(place(key[:60]), f"{value[:60]!r}: holds {wrong}", "expected text in UTF-8")
+            raise ExperimentError(subject, [problem])
 
 
 def _decoded(content: bytes, path: Path) -> str:
