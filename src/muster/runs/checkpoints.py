@@ -16,7 +16,7 @@ from muster.files.ownership import OWN_FILE, OWN_FOLDER
 from muster.files.regular import is_there, open_regular, read_bytes
 from muster.runs.files import explained, sync_folder
 from muster.runs.folder import saved_checkpoints
-from muster.runs.repair import Notice, set_aside
+from muster.runs.repair import Notice, remove, set_aside
 
 EXPERIMENT = "experiment.toml"
 MANIFEST = "manifest.json"
@@ -72,7 +72,7 @@ class Checkpoints:
             self._remove_leftovers()
             for path in self.saved():
                 if path.name >= target.name:
-                    shutil.rmtree(path.rename(path.with_name(f".{path.name}.{os.getpid()}")))
+                    remove(path.rename(path.with_name(f".{path.name}.{os.getpid()}")))
             shutil.copytree(folder, beside)
             (beside / EXPERIMENT).write_text(experiment, encoding="utf-8")
             (beside / MANIFEST).unlink(missing_ok=True)
@@ -156,17 +156,12 @@ class Checkpoints:
         pointed = {self._pointed(name) for name in (LATEST, BEST)}
         for path in self.saved()[:-keep]:
             if path not in pointed:
-                hidden = path.rename(path.with_name(f".{path.name}.{os.getpid()}"))
-                shutil.rmtree(hidden)
+                remove(path.rename(path.with_name(f".{path.name}.{os.getpid()}")))
 
     def _remove_leftovers(self) -> None:
         for path in self.path.glob(".*"):
-            if _BESIDE.fullmatch(path.name) is None:
-                continue
-            if path.is_symlink():
-                path.unlink()
-            else:
-                shutil.rmtree(path, ignore_errors=True)
+            if _BESIDE.fullmatch(path.name) is not None:
+                remove(path)
 
 
 def verify(folder: Path) -> None:
