@@ -29,7 +29,18 @@ WORDS = (
     "x" * 300,
 )
 NUMBERS = (0, 1, -1, 2, 64, 10**6, 10**9, 2**31, 2**63, 10**30, 0.5, -0.0, 1e-320, 1e308)
-SPECIAL = (float("inf"), float("-inf"), float("nan"), True, False, [], {}, [[]], [1, "a", None], {"a": {"b": 1}})
+SPECIAL: tuple[object, ...] = (
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    True,
+    False,
+    [],
+    {},
+    [[]],
+    [1, "a", None],
+    {"a": {"b": 1}},
+)
 FLAGS = {
     "train": "--algorithm --engine --workers --gpus --seed --seeds --name --from --stop-steps --stop-iterations "
     "--stop-time --stop-return --set --json --quiet --verbose --resume --trust --runs-dir",

@@ -121,7 +121,7 @@ def _show_result(result: Any) -> None:
         return
     screen.print(f"results in {result.run}\n")
     if result.exit_code:
-        screen.print("go on with the same command and --resume")
+        screen.print("continue with the same command and --resume")
         return
     screen.print(f"  muster evaluate {result.run}            # how good is it?")
     screen.print(f"  muster play {result.run} --video v.mp4  # what does it do?")

@@ -95,7 +95,7 @@ def choose_folder(experiment: Experiment, given: str | Path | None, *, resume: b
     if folder.exists() and not resume:
         raise InputError(
             f"{folder.path}: a sweep of that name exists\n"
-            "    --resume goes on with it; another --name starts a new one"
+            "    use --resume to continue it, or another --name to start a new one"
         )
     if not folder.exists() and folder.path.is_dir() and any(folder.path.glob("**/experiment.toml")):
         raise InputError(f"{folder.path}: holds runs already, but no sweep\n    take another --name")
