@@ -6,12 +6,15 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.commands import Ended, muster_here, timeless_metrics
+import muster
+from tests.commands import MUSTER, Ended, environment, muster_here, timeless_metrics
 from tests.runs.tiny import train_tiny
 
 pytestmark = pytest.mark.timeout(60)
@@ -191,6 +194,51 @@ def test_without_a_whole_checkpoint_the_damage_is_named(run: Path) -> None:
     refused = resume(run)
     assert refused.code == 2
     assert "manifest.json: damaged: is a fifo" in refused.err
+
+
+@pytest.mark.parametrize("command", [["evaluate", "--episodes", "1"], ["play"]], ids=["evaluate", "play"])
+def test_a_whole_checkpoint_acts_without_the_rest_of_the_run(run: Path, command: list[str]) -> None:
+    for path in run.iterdir():
+        if path.name != "checkpoints":
+            put(b"null")(path)
+    put_loop(run / "checkpoints/best")
+    ended = muster_here(*command, run)
+    assert ended.code == 0, ended.err
+    assert muster.load_policy(run)
+
+
+def test_a_heartbeat_of_the_future_is_not_waited_for(run: Path) -> None:
+    (run / "lock").write_text('{"host": "elsewhere", "pid": 1}\n')
+    status = json.loads((run / "status.json").read_text())
+    (run / "status.json").write_text(json.dumps({**status, "state": "running", "updated": 1e15}))
+    assert resume(run).code == 0
+
+
+UNPRIVILEGED = 12345
+RESUME = ["train", "CartPole-v1", "--name", "run", "--resume", "--workers", "0", "--stop-iterations", "3"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_files_without_permission_stop_nothing(original: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        runs = Path(name)
+        shutil.copytree(original, runs / "run", symlinks=True)
+        for path in (runs, runs / "run", *(runs / "run").rglob("*")):
+            os.chown(path, UNPRIVILEGED, UNPRIVILEGED, follow_symlinks=False)
+        for small in SMALL_FILES[:8]:
+            (runs / "run" / small).chmod(0)
+        for command in (["runs"], ["show", "run"], RESUME):
+            done = subprocess.run(
+                [MUSTER, *command, "--runs-dir", runs],
+                cwd=runs,
+                user=UNPRIVILEGED,
+                env=environment(HOME=name),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        assert "resumed at iteration 2" in done.stdout
 
 
 def test_damaged_records_are_kept_aside(run: Path) -> None:

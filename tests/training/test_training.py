@@ -394,7 +394,7 @@ def test_odd_files_in_the_checkpoints_folder_do_not_matter(tmp_path: Path) -> No
 def test_an_old_run_s_checkpoints_are_never_taken_for_a_new_one_s(tmp_path: Path) -> None:
     small("tests.toys:Guess", tmp_path)
     (tmp_path / "run" / "sources.json").unlink()
-    with pytest.raises(InputError, match="holds another run already"):
+    with pytest.raises(InputError, match="a run of that name exists"):
         small("tests.toys:Guess", tmp_path, seed=7)
 
 

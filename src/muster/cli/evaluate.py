@@ -10,10 +10,10 @@ import typer
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust
 from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import SimulatorError
-from muster.experiment.loading import load_saved
 from muster.experiment.quantities import LARGEST_SEED
 from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.reading import read_experiment
 
 
 def evaluate(
@@ -38,7 +38,7 @@ def evaluate(
 
     folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir), show_notice)
     require_own_run(folder, [path], f"evaluate {run}", trust=trust)
-    experiment = load_saved(folder.experiment).experiment
+    experiment = read_experiment(folder, path, show_notice)
     simulator = simulator_of(experiment)
     try:
         result = evaluate(

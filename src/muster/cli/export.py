@@ -10,9 +10,9 @@ import typer
 
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust, writable_file
 from muster.cli.screen import console, print_json, show_notice
-from muster.experiment.loading import load_saved
 from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.reading import read_experiment
 
 SUFFIXES_TAKEN = (".onnx", ".pt", ".pth", ".ts")
 
@@ -42,7 +42,7 @@ def export(
     require_own_run(folder, [path], f"export {run}", trust=trust)
     output = output or folder.path / f"policy{SUFFIXES[file_format]}"
     writable_file("-o", output, SUFFIXES_TAKEN)
-    experiment = load_saved(folder.experiment).experiment
+    experiment = read_experiment(folder, path, show_notice)
     result = export(load_policy(path, trust=trust), simulator_of(experiment), output, file_format)
     if as_json:
         print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(result)})

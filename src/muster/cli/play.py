@@ -13,11 +13,12 @@ import typer
 from muster.cli.options import AsJson, Checkpoint, RunsDir, Trust, writable_file
 from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import InputError
-from muster.experiment.loading import load_experiment, load_saved
+from muster.experiment.loading import load_experiment
 from muster.experiment.quantities import LARGEST_SEED
 from muster.files.ownership import require_own
 from muster.runs.finding import find_checkpoint, is_run, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.reading import read_experiment
 
 if TYPE_CHECKING:
     from muster.simulators.building import Simulator
@@ -112,7 +113,7 @@ def _find(target: str, checkpoint: str, runs: Path, *, trust: bool) -> tuple[Sim
         return simulator_of(load_experiment(target).experiment), None
     folder, path = find_checkpoint(target, checkpoint, runs, show_notice)
     require_own_run(folder, [path], f"play {target}", trust=trust)
-    return simulator_of(load_saved(folder.experiment).experiment), load_policy(path, trust=trust)
+    return simulator_of(read_experiment(folder, path, show_notice)), load_policy(path, trust=trust)
 
 
 def _build(simulator: Simulator, render_mode: str | None) -> Any:

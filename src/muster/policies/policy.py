@@ -99,7 +99,9 @@ def _home(folder: Path, kind: str) -> Any:
 
 
 def _find(path: Path) -> Path:
-    for folder in (path, path / "checkpoints" / "best", path / "checkpoints" / "latest"):
+    checkpoints = path / "checkpoints"
+    newest_first = sorted(checkpoints.glob("[0-9]*"), reverse=True)
+    for folder in (path, checkpoints / "best", checkpoints / "latest", *newest_first):
         if is_regular(folder / DESCRIPTION_FILE):
             return folder
     raise InputError(f"{path}: no policy there\n    expected a run folder or a checkpoint of one")

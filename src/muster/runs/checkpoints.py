@@ -132,7 +132,7 @@ class Checkpoints:
         found |= {name: path for name, path in ((LATEST, self.latest()), (BEST, self.best())) if path}
         wanted = which.zfill(8) if which.isascii() and which.isdecimal() else which
         if wanted in found:
-            return found[wanted].resolve()
+            return found[wanted].absolute()
         raise InputError(f"{self.path}: no checkpoint {which!r}\n    there are: {', '.join(names) or 'none yet'}")
 
     def _pointed(self, name: str) -> Path | None:

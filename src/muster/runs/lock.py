@@ -9,12 +9,14 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from muster.errors import RunLockedError
-from muster.files.regular import odd_kind, open_regular
+from muster.files.ownership import OWN_FILE
+from muster.files.regular import is_there, odd_kind, open_regular
 from muster.runs.files import explained
 from muster.runs.repair import set_aside
 from muster.runs.status import heartbeat_is_fresh, read_status
@@ -38,6 +40,9 @@ class RunLock:
     def __enter__(self) -> RunLock:
         if (what := odd_kind(self._path)) is not None:
             set_aside(self._path, f"is {what}", self._notice)
+        if is_there(self._path) and not os.access(self._path, os.R_OK | os.W_OK):
+            with suppress(OSError):
+                self._path.chmod(OWN_FILE)
         with explained(self._path):
             descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             self._file = os.fdopen(descriptor, "a+", encoding="utf-8", errors="replace")

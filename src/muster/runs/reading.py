@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from muster.errors import InputError
 from muster.experiment.loading import load_saved
 from muster.experiment.schema import Experiment
 from muster.files.regular import is_folder, is_there, odd_kind, read_bytes, read_text
-from muster.runs.checkpoints import Checkpoints
+from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.files import read_json_lines
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import parse_metrics
@@ -58,6 +59,21 @@ def read_run(folder: RunFolder) -> RunRecord:
     if is_there(folder.checkpoints) and not is_folder(folder.checkpoints):
         record.problems.append(f"checkpoints: is {odd_kind(folder.checkpoints) or 'a file'}, expected a folder")
     return record
+
+
+def read_experiment(folder: RunFolder, checkpoint: Path, notice: Callable[[str], None]) -> Experiment:
+    """Return the experiment of a run; if its file is damaged, that of a checkpoint.
+
+    Raises:
+        InputError: if both cannot be read.
+    """
+    try:
+        return load_saved(folder.experiment).experiment
+    except InputError as error:
+        if not is_there(checkpoint / EXPERIMENT):
+            raise
+        notice(f"{_relative(str(error), folder)}; taking the experiment of checkpoint {checkpoint.name}")
+        return load_saved(checkpoint / EXPERIMENT).experiment
 
 
 def read_state(folder: RunFolder) -> RunRecord:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from muster.errors import InputError
 from muster.files.regular import is_folder, is_regular, is_there, odd_kind, read_text
 from muster.runs.files import explained
 from muster.runs.folder import RunFolder
@@ -15,7 +17,13 @@ Notice = Callable[[str], None]
 
 
 def repair(folder: RunFolder, notice: Notice) -> None:
-    """Make way for the records that a resumed run writes."""
+    """Make way for the records that a resumed run writes.
+
+    Raises:
+        InputError: if there may be checkpoints, but they cannot be read.
+    """
+    if is_folder(folder.checkpoints) and not os.access(folder.checkpoints, os.R_OK | os.W_OK | os.X_OK):
+        raise InputError(f"{folder.checkpoints}: no permission to read and write it\n    chmod u+rwx it")
     files = (
         folder.sources,
         folder.versions,
@@ -28,6 +36,8 @@ def repair(folder: RunFolder, notice: Notice) -> None:
     for path in files:
         if (what := odd_kind(path)) is not None:
             set_aside(path, f"is {what}", notice)
+        elif is_there(path) and not os.access(path, os.R_OK | os.W_OK):
+            set_aside(path, "cannot be read and written: no permission", notice)
     if is_there(folder.metrics) and (problem := _metrics_problem(folder.metrics)):
         set_aside(folder.metrics, problem, notice)
     for path in (folder.tensorboard, folder.failures, folder.simulators, folder.checkpoints):

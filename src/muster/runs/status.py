@@ -50,8 +50,8 @@ class Status:
 
 
 def heartbeat_is_fresh(status: Status) -> bool:
-    """Whether the run was alive a moment ago."""
-    return status.state in LIVE_STATES and time.time() - status.updated < LOST_AFTER_SECONDS
+    """Whether the run was alive a moment ago; clocks of hosts may differ by as much."""
+    return status.state in LIVE_STATES and abs(time.time() - status.updated) < LOST_AFTER_SECONDS
 
 
 def read_status(path: Path) -> Status | None:
