@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +17,14 @@ from muster.engines.failing import failure_from
 from muster.engines.journal import Call, read_last_words
 from muster.errors import AllocationError, InputError, MusterError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
-from muster.experiment.writing import experiment_toml
 from muster.files.ownership import OWN_FOLDER
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.events import EventLog
-from muster.runs.files import explained, write_json, write_text
 from muster.runs.finding import claim_folder, find_checkpoint, newest_name, require_own_run, unwritable
 from muster.runs.folder import RunFolder, default_name, runs_dir
 from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
+from muster.training.description import write_description
 from muster.training.failures import SUDDEN_DEATH, FailureRecord
 from muster.training.interruption import InterruptionWatch
 from muster.training.listening import Listener, RunStart, Silence
@@ -100,7 +95,7 @@ def train(
         _make_folder(folder)
         with RunLock(folder.lock, listener.noticed):
             _require_unused(folder)
-            _write_description(folder, preparation.loaded)
+            write_description(folder, preparation.loaded)
             return _Run(folder, preparation, options, listener, watch).execute(None, weights_from)
 
 
@@ -117,7 +112,7 @@ def _resume(
     with RunLock(folder.lock, listener.noticed):
         resumption = open_saved(folder, loaded, listener.noticed)
         preparation = prepare(resumption.loaded, folder, listener, resumes=True)
-        _write_description(folder, preparation.loaded)
+        write_description(folder, preparation.loaded)
         return _Run(folder, preparation, options, listener, watch).execute(resumption.checkpoint, None)
 
 
@@ -305,41 +300,3 @@ def _require_unused(folder: RunFolder) -> None:
             f"{folder.path}: holds another run already\n"
             "    use --resume to continue it, or another --name to start a new one"
         )
-
-
-def _write_description(folder: RunFolder, loaded: LoadedExperiment) -> None:
-    with explained(folder.path):
-        write_json(folder.sources, loaded.sources)
-        write_json(folder.versions, _versions())
-        write_text(folder.experiment, experiment_toml(loaded.experiment))
-
-
-def _versions() -> dict[str, Any]:
-    packages = {}
-    for name in ("muster-rl", "ray", "gymnasium", "numpy", "torch"):
-        try:
-            packages[name.removesuffix("-rl")] = version(name)
-        except PackageNotFoundError:
-            continue
-    return {
-        "python": platform.python_version(),
-        **packages,
-        "git": _git_commit(),
-        "host": socket.gethostname(),
-        "platform": platform.platform(),
-    }
-
-
-def _git_commit() -> str | None:
-    """Return the commit of the folder that training was started from, `-dirty` if it has changes."""
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
