@@ -130,6 +130,8 @@ COMMANDS = [
     (["train", "CartPole-v1", "--stop-time", "9" * 400], "--stop-time"),
     (["train", "CartPole-v1", "--stop-time", "9" * 90 + "-00:00:00"], "--stop-time"),
     (["train", "CartPole-v1", "--gpus", "nan"], "finite"),
+    (["train", "CartPole-v1", "--algorithm", "DQN", "--set", "algorithm.lr=nan"], "lr is nan"),
+    (["train", "CartPole-v1", "--algorithm", "SAC", "--set", "algorithm.actor_lr=true"], "actor_lr is True"),
     (["train", ""], "is empty"),
     (["train", "x" * 5000], "no simulator"),
     (["train", "x" * 5000 + ".toml"], "cannot be read"),

@@ -269,6 +269,17 @@ def test_an_edit_that_makes_another_run_is_refused_by_its_key(run: Path, old: st
         assert re.search(rf"experiment.toml:\d+: {key}: is", refused.err)
 
 
+def test_a_file_that_was_cut_off_between_its_lines_takes_the_rest_from_the_checkpoint(tmp_path: Path) -> None:
+    overrides = {"algorithm.lr": 0.01, "model.hidden": [8], "stop.iterations": 2}
+    run = train_tiny(tmp_path, "run", **overrides)
+    whole = (run / "experiment.toml").read_text()
+    for section in ("[algorithm]", "[model]", "[stop]", "[env]"):
+        (run / "experiment.toml").write_text(whole.partition(f"{section}\n")[0] + f"{section}\n")
+        resumed = resume(run)
+        assert resumed.code == 0, resumed.err
+    assert "lr = 0.01" in (run / "experiment.toml").read_text()
+
+
 def test_an_edit_that_leaves_it_the_same_run_is_taken(run: Path) -> None:
     edit(run, "iterations = 2", "iterations = 4")
     edit(run, "episodes = 1", "episodes = 2")

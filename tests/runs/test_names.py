@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from muster.errors import InputError
+from muster.experiment import load_experiment
 from muster.runs.finding import claim_folder
+from muster.sweeps.folder import choose_folder
 from tests.commands import environment
 
 TRAIN = """
@@ -56,6 +58,13 @@ def test_a_name_is_claimed_by_one(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         names = list(pool.map(lambda _: claim_folder("a", tmp_path / "runs").name, range(40)))
     assert sorted(names) == sorted({"a", *(f"a-{number}" for number in range(2, 41))})
+
+
+def test_sweeps_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
+    experiment = load_experiment("CartPole-v1").experiment
+    with ThreadPoolExecutor(8) as pool:
+        folders = list(pool.map(lambda _: choose_folder(experiment, tmp_path, resume=False).path, range(40)))
+    assert len(set(folders)) == 40
 
 
 def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path: Path) -> None:

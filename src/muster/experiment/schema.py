@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
@@ -163,6 +164,17 @@ class RLlibSection(Section):
         if engine != "rllib":
             raise ValueError("the built-in engine has PPO and TRPO only; expected rllib")
         return engine
+
+    @model_validator(mode="after")
+    def _numbers_are_numbers(self) -> RLlibSection:
+        """Refuse what no algorithm can learn with; what else the keys may hold, RLlib knows."""
+        for key, value in self.hyperparameters.items():
+            is_rate = key == "lr" or key.endswith("_lr")
+            if (isinstance(value, float) and math.isnan(value)) or (is_rate and value in (math.inf, -math.inf)):
+                raise ValueError(f"{key} is {value}; expected a finite number")
+            if is_rate and isinstance(value, bool):
+                raise ValueError(f"{key} is {value}; expected a number")
+        return self
 
     @property
     def hyperparameters(self) -> dict[str, Any]:

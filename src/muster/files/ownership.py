@@ -31,8 +31,8 @@ def require_own(paths: Iterable[Path], what: str, *, trust: bool) -> None:
     more = f"\n  and {len(findings) - 8} more" if len(findings) > 8 else ""
     raise OwnershipError(
         f"{what} would run code from files that another user can change:{lines}{more}\n"
-        "    copy them, or take the write permission from others (chmod -R go-w); "
-        "or give --trust (in Python: trust=True) if you trust everyone who can change them"
+        "    if you trust everyone who can change them, give --trust (in Python: trust=True); "
+        "if they are yours, take the write permission from others: chmod -R go-w"
     )
 
 

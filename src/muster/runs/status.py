@@ -73,7 +73,7 @@ def parse_status(content: bytes) -> tuple[Status, list[str]]:
     except (ValueError, RecursionError):
         raise ValueError("not valid JSON") from None
     if not isinstance(values, dict):
-        raise ValueError(f"expected a table of values, found {type(values).__name__}")
+        raise ValueError(f"expected a table of values, found {_short(values)}")
     good: dict[str, Any] = {}
     problems = []
     for name, field in Status.__dataclass_fields__.items():
@@ -100,7 +100,7 @@ def _fits(value: object, expected: str) -> bool:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 

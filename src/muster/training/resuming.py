@@ -57,31 +57,31 @@ def open_saved(folder: RunFolder, given: LoadedExperiment, notice: Notice) -> Re
 
 
 def _saved_experiment(folder: RunFolder, checkpoint: Path | None, notice: Notice) -> LoadedExperiment | None:
-    """Return the experiment of a checkpoint, with the edits of the run's file that keep it the same run."""
+    """Return the experiment of a checkpoint, with the edits of the run's file that keep it the same run.
+
+    A key that the file lacks has the value it was trained with.
+    """
     edited = _read(folder.experiment, notice)
     if checkpoint is None or not is_there(checkpoint / EXPERIMENT):
         return edited
     trained = load_saved(checkpoint / EXPERIMENT)
     if edited is None:
         return trained
+    merged, problems = trained, []
     before, now = trained.experiment.as_table(), edited.experiment.as_table()
-    changes = {
-        key: now_value
-        for key in sorted(_keys(before) | _keys(now))
-        if (now_value := get(now, key)) != get(before, key)
-    }
-    problems = [
-        Problem(
-            edited.place(key) if key in edited.places else f"{folder.experiment}: {key}",
-            f"is {value!r}, but the run was trained with {get(before, key)!r}",
-            "change it back, or start a new run with --from",
-        )
-        for key, value in changes.items()
-        if key != "name" and not key.startswith(CHANGEABLE)
-    ]
+    for key, source in edited.sources.items():
+        value = get(now, key)
+        if source == "default" or key == "name" or value in (get(before, key), {}):
+            continue
+        if key.startswith(CHANGEABLE):
+            merged = merged.replace(key, value, source)
+        else:
+            problem = f"is {value!r}, but the run was trained with {get(before, key)!r}"
+            hint = "change it back, or start a new run with --from"
+            problems.append(Problem(edited.place(key), problem, hint))
     if problems:
         raise ExperimentError(f"--resume {folder.name}", problems)
-    return edited
+    return merged
 
 
 def _read(path: Path, notice: Notice) -> LoadedExperiment | None:
@@ -135,10 +135,3 @@ def get(table: dict[str, Any], key: str) -> Any:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def _keys(table: dict[str, Any], prefix: str = "") -> set[str]:
-    keys: set[str] = set()
-    for name, value in table.items():
-        keys |= _keys(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {f"{prefix}{name}"}
-    return keys
