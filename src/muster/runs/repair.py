@@ -1,4 +1,4 @@
-"""Before a run is resumed: what is in the place of its records and is none is renamed, so that none is lost."""
+"""Before a run is resumed: rename whatever stands in the place of a record and cannot be read."""
 
 from __future__ import annotations
 
