@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).parents[1]
 MUSTER = Path(sys.executable).with_name("muster")
@@ -71,3 +75,40 @@ def timeless_metrics(run: Path) -> str:
 def policy_bytes(run: Path) -> bytes:
     """Return the bytes of the newest policy's arrays."""
     return (run / "checkpoints" / "latest" / "policy.npz").read_bytes()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended that ran in this process."""
+
+    code: int
+    out: str
+    err: str
+
+
+def muster_here(*arguments: str | Path) -> Ended:
+    """Run a command in this process, as `muster` does; what muster does not explain is raised."""
+    from muster.cli.main import run
+
+    out, err, code = _stream(), _stream(), 0
+    with (
+        mock.patch.object(sys, "argv", ["muster", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            run()
+        except SystemExit as ending:
+            code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    return Ended(code, _text(out), _text(err))
+
+
+def _stream() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    content = stream.buffer
+    assert isinstance(content, io.BytesIO)
+    return content.getvalue().decode("utf-8")

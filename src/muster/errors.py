@@ -3,7 +3,8 @@
     MusterError                    1   failed; the message says why
     ├── InputError                 2   bad input: file, flag or name
     │   ├── ExperimentError            problems of an experiment, all at once
-    │   └── CheckpointError            a checkpoint that is damaged or does not fit
+    │   ├── CheckpointError            a checkpoint that is damaged or does not fit
+    │   └── OwnershipError             files that another user can change, and that would run code
     ├── SimulatorError             3   the simulator failed too often
     ├── ClusterError               4   Ray did not come up
     │   └── AllocationError            what a scheduler or launcher says of the job cannot be read
@@ -65,6 +66,10 @@ class ExperimentError(InputError):
 
 class CheckpointError(InputError):
     """A checkpoint is damaged, incomplete, or of another experiment."""
+
+
+class OwnershipError(InputError):
+    """Files that would run code belong to another user, or can be changed by others."""
 
 
 class SimulatorError(MusterError):

@@ -14,7 +14,7 @@ import pytest
 from muster.errors import InputError, RunLockedError, StorageError
 from muster.runs.events import EventLog
 from muster.runs.files import explained, read_json_lines
-from muster.runs.finding import find_run, list_runs, newest_name, unused_name
+from muster.runs.finding import claim_folder, find_run, list_runs, newest_name
 from muster.runs.folder import RunFolder, default_name
 from muster.runs.lock import RunLock
 from muster.runs.metrics import MetricsRecord, read_metrics
@@ -163,7 +163,7 @@ def test_names_are_made_and_counted(tmp_path: Path) -> None:
     assert default_name("CartPole-v1", "PPO") == "cartpole-v1-ppo"
     assert default_name("/some/where/my_env.py:Own", "TRPO") == "my_env-own-trpo"
     assert default_name("ALE/Pong-v5", "PPO") == "pong-v5-ppo"
-    assert (newest_name("a", tmp_path), unused_name("a", tmp_path)) == (None, "a")
-    for name in ("a", "a-2", "a-10", "a-b"):
+    assert (newest_name("a", tmp_path), claim_folder("a", tmp_path).name) == (None, "a")
+    for name in ("a-2", "a-10", "a-b"):
         (tmp_path / name).mkdir()
-    assert (newest_name("a", tmp_path), unused_name("a", tmp_path)) == ("a-10", "a-11")
+    assert (newest_name("a", tmp_path), claim_folder("a", tmp_path).name) == ("a-10", "a-11")

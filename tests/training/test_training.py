@@ -26,6 +26,7 @@ from muster.errors import (
 )
 from muster.policies.mlp_policy import MLPPolicy
 from muster.runs.files import read_json_lines
+from muster.runs.finding import find_checkpoint
 from muster.runs.metrics import read_metrics
 from muster.training import TrainOptions, TrainResult
 from muster.training.listening import Silence
@@ -146,7 +147,7 @@ def test_resume_keeps_the_run_s_own_settings_and_refuses_others(tmp_path: Path) 
 
 def test_a_name_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     small("tests.toys:Guess", tmp_path)
-    with pytest.raises(InputError, match="--resume goes on with it"):
+    with pytest.raises(InputError, match="use --resume to continue it"):
         small("tests.toys:Guess", tmp_path)
 
 
@@ -163,18 +164,14 @@ def test_from_starts_a_new_run_with_old_weights(tmp_path: Path) -> None:
         train("tests.toys:Guess", overrides={**overrides, "name": "other", "model.hidden": [9]}, options=options)
 
 
-def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_serves(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path) -> None:
     small("tests.toys:Guess", tmp_path, checkpoint__every=1)
-    damaged = tmp_path / "run" / "checkpoints" / "00000003"
-    (damaged / "learner.npz").write_bytes(b"")
-    with pytest.raises(
-        CheckpointError, match=r"00000003/learner.npz: damaged(.|\n)*remove this checkpoint's folder"
-    ):
-        small("tests.toys:Guess", tmp_path, resume=True, stop__iterations=4)
-    for path in damaged.iterdir():
-        path.unlink()
-    damaged.rmdir()
+    checkpoints = tmp_path / "run" / "checkpoints"
+    (checkpoints / "00000003" / "learner.npz").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"00000003/learner.npz: damaged(.|\n)*use another checkpoint"):
+        find_checkpoint("run", "latest", tmp_path, print)
     assert small("tests.toys:Guess", tmp_path, resume=True, stop__iterations=4).iterations == 4
+    assert (checkpoints / "00000003.damaged").is_dir()
 
 
 def test_failures_are_recorded_and_too_many_end_the_run(tmp_path: Path) -> None:
@@ -397,7 +394,7 @@ def test_odd_files_in_the_checkpoints_folder_do_not_matter(tmp_path: Path) -> No
 def test_an_old_run_s_checkpoints_are_never_taken_for_a_new_one_s(tmp_path: Path) -> None:
     small("tests.toys:Guess", tmp_path)
     (tmp_path / "run" / "sources.json").unlink()
-    with pytest.raises(InputError, match="holds another run already"):
+    with pytest.raises(InputError, match="a run of that name exists"):
         small("tests.toys:Guess", tmp_path, seed=7)
 
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.options import AsJson, Checkpoint, Run, RunsDir
+from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust
 from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import SimulatorError
-from muster.experiment.loading import load_experiment
-from muster.runs.finding import find_checkpoint
+from muster.experiment.quantities import LARGEST_SEED
+from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.reading import read_experiment
 
 
 def evaluate(
@@ -22,8 +23,11 @@ def evaluate(
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Draw the actions instead of taking the likeliest.")
     ] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the episodes; default: the run's.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the episodes; default: the run's.")
+    ] = None,
     runs_dir: RunsDir = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a run's best policy act for some episodes and print its mean return."""
@@ -33,11 +37,12 @@ def evaluate(
     from muster.training.preparation import simulator_of
 
     folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir), show_notice)
-    experiment = load_experiment(folder.experiment).experiment
+    require_own_run(folder, [path], f"evaluate {run}", trust=trust)
+    experiment = read_experiment(folder, path, show_notice)
     simulator = simulator_of(experiment)
     try:
         result = evaluate(
-            load_policy(path),
+            load_policy(path, trust=trust),
             simulator,
             episodes,
             experiment.seed if seed is None else seed,

@@ -8,12 +8,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from muster.cli.options import AsJson, Checkpoint, Run, RunsDir
+from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust, writable_file
 from muster.cli.screen import console, print_json, show_notice
-from muster.errors import InputError
-from muster.experiment.loading import load_experiment
-from muster.runs.finding import find_checkpoint
+from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.reading import read_experiment
+
+SUFFIXES_TAKEN = (".onnx", ".pt", ".pth", ".ts")
 
 
 def export(
@@ -27,6 +28,7 @@ def export(
     ] = None,
     checkpoint: Checkpoint = "best",
     runs_dir: RunsDir = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a run's best policy as ONNX or TorchScript, checked to decide as the policy does."""
@@ -37,11 +39,11 @@ def export(
 
     require(file_format)
     folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir), show_notice)
+    require_own_run(folder, [path], f"export {run}", trust=trust)
     output = output or folder.path / f"policy{SUFFIXES[file_format]}"
-    if not output.parent.is_dir():
-        raise InputError(f"-o {output}: no such folder: {output.parent}")
-    experiment = load_experiment(folder.experiment).experiment
-    result = export(load_policy(path), simulator_of(experiment), output, file_format)
+    writable_file("-o", output, SUFFIXES_TAKEN)
+    experiment = read_experiment(folder, path, show_notice)
+    result = export(load_policy(path, trust=trust), simulator_of(experiment), output, file_format)
     if as_json:
         print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(result)})
         return

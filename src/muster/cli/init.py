@@ -25,6 +25,6 @@ def init(
         write_starting_file(output, env_id, name)
     except FileExistsError:
         raise InputError(f"{output}: exists already\n    choose another file with -o") from None
-    except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{output}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
     print(f"wrote {output}\n\n  muster check {output}\n  muster train {output}")

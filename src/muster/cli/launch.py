@@ -18,14 +18,22 @@ from muster.cli.options import (
 )
 from muster.runs.folder import runs_dir as folder_of_runs
 
+MOST = 1_000_000
+
 
 def launch(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND ...", help="What to run on the head.")],
-    cpus: Annotated[int | None, typer.Option(min=1, help="CPUs of each host; default: as allocated.")] = None,
-    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of each host; default: as allocated.")] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Ranks to wait for; default: as launched.")] = None,
+    cpus: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="CPUs of each host; default: as allocated.")
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, max=MOST, help="GPUs of each host; default: as allocated.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, max=MOST, help="Ranks to wait for; default: as launched.")
+    ] = None,
     min_nodes: Annotated[
-        int | None, typer.Option(min=1, help="Continue with so many hosts when the timeout is over.")
+        int | None, typer.Option(min=1, max=MOST, help="Continue with so many hosts when the timeout is over.")
     ] = None,
     head: Annotated[str | None, typer.Option(help="The head's host; default: that of rank 0.")] = None,
     head_address: Annotated[

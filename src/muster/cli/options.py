@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from muster.errors import InputError
+from muster.files.regular import is_folder, odd_kind
 
-RunsDir = Annotated[str | None, typer.Option(envvar="MUSTER_RUNS_DIR", help="Folder of all runs; default: runs.")]
+_MOST_DIGITS = 18
+
+
+def _given(text: str | None) -> str | None:
+    """Refuse an empty text, which a variable of a script gives that is not set."""
+    if text is not None and not text.strip():
+        raise typer.BadParameter("is empty; expected a name or path")
+    return text
+
+
+RunsDir = Annotated[
+    str | None,
+    typer.Option(envvar="MUSTER_RUNS_DIR", callback=_given, help="Folder of all runs; default: runs."),
+]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any key; may be repeated.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as a line of JSON.")]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's name or folder.")]
-Target = Annotated[str, typer.Argument(metavar="FILE|ID", help="Experiment file, or a simulator's id.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", callback=_given, help="A run's name or folder.")]
+Target = Annotated[
+    str, typer.Argument(metavar="FILE|ID", callback=_given, help="Experiment file, or a simulator's id.")
+]
+WeightsFrom = Annotated[
+    str | None,
+    typer.Option("--from", callback=_given, help="Start a new run from the weights of a checkpoint or run."),
+]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Use a run that another user can change; code from its files is run."),
+]
 Checkpoint = Annotated[str, typer.Option(help="best, latest, or an iteration.")]
 Interface = Annotated[str | None, typer.Option(help="Network to use: an interface or a subnet.")]
 PortRange = Annotated[str | None, typer.Option(help="Ports to choose from, LOW-HIGH.")]
@@ -22,29 +49,52 @@ PortRange = Annotated[str | None, typer.Option(help="Ports to choose from, LOW-H
 
 def parse_timeout(text: str, flag: str = "--timeout") -> float:
     """Return the seconds that a flag says."""
-    from muster.experiment.quantities import parse_duration
+    from muster.experiment.quantities import LONGEST_SECONDS, parse_duration
 
     try:
-        return float(str(parse_duration(text)))
-    except ValueError as error:
+        seconds = float(str(parse_duration(text)))
+    except (ValueError, OverflowError) as error:
         raise InputError(f"{flag} {text}: {error}") from None
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise InputError(f"{flag} {text}: expected more than 0s and at most {LONGEST_SECONDS:.0f}s, such as 5m")
+    return seconds
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that is written with the digits 0 to 9, or None if it is anything else."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def writable_file(flag: str, path: Path, suffixes: Sequence[str]) -> None:
+    """Refuse a file to write that cannot be one.
+
+    Raises:
+        InputError: naming the flag and what is expected.
+    """
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{flag} {path}: expected a name that ends with {' or '.join(suffixes)}")
+    if (what := odd_kind(path)) is not None:
+        raise InputError(f"{flag} {path}: is {what}, expected a file")
+    if not is_folder(path.parent) or not os.access(path.parent, os.W_OK):
+        raise InputError(f"{flag} {path}: the folder {path.parent} is not there, or cannot be written to")
 
 
 def parse_port_range(text: str | None) -> tuple[int, int] | None:
     """Return the lowest and highest port that `--port-range` says."""
     if text is None:
         return None
-    low, _, high = text.partition("-")
-    if not (low.isdigit() and high.isdigit() and 1024 <= int(low) < int(high) <= 65535):
+    low, high = (whole_number(part) for part in (text.partition("-")[0], text.partition("-")[2]))
+    if low is None or high is None or not 1024 <= low < high <= 65535:
         raise InputError(f"--port-range {text}: expected LOW-HIGH between 1024 and 65535, such as 20000-24000")
-    return int(low), int(high)
+    return low, high
 
 
 def parse_address(text: str | None) -> tuple[str, int] | None:
     """Return the host and port that `--head-address` says."""
     if text is None:
         return None
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 1024 <= int(port) <= 65535:
+    host, _, digits = text.rpartition(":")
+    port = whole_number(digits)
+    if not host or port is None or not 1024 <= port <= 65535:
         raise InputError(f"--head-address {text}: expected HOST:PORT with a free port, such as node1:20100")
-    return host, int(port)
+    return host, port

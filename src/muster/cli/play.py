@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from muster.cli.options import AsJson, Checkpoint, RunsDir
+from muster.cli.options import AsJson, Checkpoint, RunsDir, Trust, writable_file
 from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment
-from muster.runs.finding import find_checkpoint, is_run
+from muster.experiment.quantities import LARGEST_SEED
+from muster.files.ownership import require_own
+from muster.runs.finding import find_checkpoint, is_run, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.reading import read_experiment
 
 if TYPE_CHECKING:
     from muster.simulators.building import Simulator
@@ -32,11 +35,12 @@ def play(
     video: Annotated[Path | None, typer.Option(help="Record the episodes to this file, .mp4 or .gif.")] = None,
     render: Annotated[bool, typer.Option("--render", help="Show the simulator's own window.")] = False,
     checkpoint: Checkpoint = "best",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the episodes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the episodes.")] = 0,
     replay: Annotated[
         Path | None, typer.Option(help="Repeat a failure: a file such as runs/NAME/failures/0001.json.")
     ] = None,
     runs_dir: RunsDir = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a run's policy act, or random actions in a simulator, and print each episode's return.
@@ -46,19 +50,19 @@ def play(
     if (target is None) == (replay is None):
         raise InputError("give either a run, file or id to play, or --replay FILE")
     if replay is not None:
-        _replay(replay)
+        _replay(replay, trust=trust)
         return
     assert target is not None
     if video and render:
         raise InputError("--video and --render: give one of them")
-    if video and video.suffix not in (".mp4", ".gif"):
-        raise InputError(f"--video {video}: expected a name that ends with .mp4 or .gif")
+    if video:
+        writable_file("--video", video, (".mp4", ".gif"))
 
     from muster.simulators.building import close_problem
     from muster.simulators.masks import mask_in, random_action
     from muster.training.evaluation import play
 
-    simulator, policy = _find(target, checkpoint, folder_of_runs(runs_dir))
+    simulator, policy = _find(target, checkpoint, folder_of_runs(runs_dir), trust=trust)
     env = _build(simulator, "rgb_array" if video else "human" if render else None)
     frames: list[Any] = []
     on_step: Callable[[], None] = (lambda: frames.append(env.render())) if video else (lambda: None)
@@ -87,9 +91,10 @@ def play(
         console().print(f"wrote {video}")
 
 
-def _replay(path: Path) -> None:
+def _replay(path: Path, *, trust: bool) -> None:
     from muster.training.replaying import read_recorded, replay
 
+    require_own([path], f"--replay {path}", trust=trust)
     recorded = read_recorded(path)
     screen = console()
     screen.print(f"recorded: {recorded.error} (in {recorded.call}, seed {recorded.seed}, step {recorded.step})")
@@ -99,7 +104,7 @@ def _replay(path: Path) -> None:
     screen.print("it did not fail this time")
 
 
-def _find(target: str, checkpoint: str, runs: Path) -> tuple[Simulator, Any]:
+def _find(target: str, checkpoint: str, runs: Path, *, trust: bool) -> tuple[Simulator, Any]:
     """Return the simulator, and the policy if the target is a run."""
     from muster.policies import load_policy
     from muster.training.preparation import simulator_of
@@ -107,7 +112,8 @@ def _find(target: str, checkpoint: str, runs: Path) -> tuple[Simulator, Any]:
     if not is_run(target, runs):
         return simulator_of(load_experiment(target).experiment), None
     folder, path = find_checkpoint(target, checkpoint, runs, show_notice)
-    return simulator_of(load_experiment(folder.experiment).experiment), load_policy(path)
+    require_own_run(folder, [path], f"play {target}", trust=trust)
+    return simulator_of(read_experiment(folder, path, show_notice)), load_policy(path, trust=trust)
 
 
 def _build(simulator: Simulator, render_mode: str | None) -> Any:

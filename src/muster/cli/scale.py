@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from muster.cli.options import AsJson, Settings, Target
+from muster.cli.options import AsJson, Settings, Target, whole_number, writable_file
 from muster.cli.screen import console, print_json
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment, parse_set
+from muster.experiment.schema import MOST_WORKERS
 
 if TYPE_CHECKING:
     from muster.reports.scaling import Measured, Scaling
@@ -39,8 +40,9 @@ def scale(
     numbers = _parse_numbers("--workers", workers) if nodes is None else _parse_numbers("--nodes", nodes)
     if nodes is not None and numbers[0] == 0:
         raise InputError(f"--nodes {nodes}: expected 1 host or more")
-    if not os.access(output.parent, os.W_OK):
-        raise InputError(f"--output {output}: the folder {output.parent} is not there, or cannot be written to")
+    if not math.isfinite(seconds):
+        raise InputError(f"--seconds {seconds}: expected a number such as 10")
+    writable_file("--output", output, (".png", ".pdf", ".svg"))
     loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])
 
     from muster.reports.scaling import Scaling, plot
@@ -61,10 +63,12 @@ def scale(
 
 
 def _parse_numbers(flag: str, text: str) -> list[int]:
-    numbers = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in numbers) or len(set(numbers)) != len(numbers):
-        raise InputError(f"{flag} {text}: expected different numbers separated by commas, such as 1,2,4,8")
-    return sorted(map(int, numbers))
+    numbers = [number for part in text.split(",") if (number := whole_number(part.strip())) is not None]
+    if len(set(numbers)) != len(text.split(",")) or max(numbers) > MOST_WORKERS:
+        raise InputError(
+            f"{flag} {text}: expected different numbers up to {MOST_WORKERS} separated by commas, such as 1,2,4,8"
+        )
+    return sorted(numbers)
 
 
 def _workers(number: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.cli.options import AsJson, RunsDir, Settings, Target
+from muster.cli.options import AsJson, RunsDir, Settings, Target, Trust
 from muster.cli.screen import console, figure, print_json
 from muster.experiment.loading import Override, load_experiment, parse_set
 from muster.experiment.schema import describe
@@ -27,6 +27,7 @@ def sweep(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the sweep of that name if there is one, else start it.")
     ] = False,
+    trust: Trust = False,
     settings: Settings = None,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors and the result only.")] = False,
@@ -57,7 +58,7 @@ def sweep(
     live = screen.is_terminal and not (as_json or quiet or verbose)
     view = LiveSweepView(screen) if live else SweepView(screen, verbose=verbose, quiet=quiet)
     with view:
-        result = run_sweep(loaded, SweepOptions(runs_dir, resume, show_output=verbose), view)
+        result = run_sweep(loaded, SweepOptions(runs_dir, resume, show_output=verbose, trust=trust), view)
     if as_json:
         print_json(asdict(result))
     else:

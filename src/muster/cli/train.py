@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from muster.cli.options import AsJson, RunsDir, Settings, Target
+from muster.cli.options import AsJson, RunsDir, Settings, Target, Trust, WeightsFrom, whole_number
 from muster.cli.screen import console, figure, print_json
 from muster.errors import InputError, MusterError
 from muster.experiment.loading import LoadedExperiment, Override, load_experiment, parse_set
@@ -32,11 +32,10 @@ def train(
     name: Annotated[str | None, _option("--name", key="name")] = None,
     runs_dir: RunsDir = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run of that name if there is one, else start it.")
+        bool, typer.Option("--resume", help="Continue the run of that name if there is one, else start it.")
     ] = False,
-    weights_from: Annotated[
-        str | None, typer.Option("--from", help="Start a new run from the weights of a checkpoint or run.")
-    ] = None,
+    weights_from: WeightsFrom = None,
+    trust: Trust = False,
     stop_steps: Annotated[str | None, _option("--stop-steps", key="stop.steps")] = None,
     stop_iterations: Annotated[str | None, _option("--stop-iterations", key="stop.iterations")] = None,
     stop_time: Annotated[str | None, _option("--stop-time", key="stop.time")] = None,
@@ -50,7 +49,7 @@ def train(
 ) -> None:
     """Train an agent in a simulator.
 
-    Ctrl-C saves and stops; --resume goes on from there.
+    Ctrl-C saves and stops; --resume continues from there.
     """
     overrides = [
         Override(key, value, flag)
@@ -75,7 +74,7 @@ def train(
 
     from muster.training import TrainOptions
 
-    options = TrainOptions(runs_dir, resume, weights_from, show_worker_output=verbose)
+    options = TrainOptions(runs_dir, resume, weights_from, show_worker_output=verbose, trust=trust)
     try:
         result = _train(loaded, seeds, options, as_json=as_json, quiet=quiet, verbose=verbose)
     except MusterError as error:
@@ -92,7 +91,8 @@ def train(
 
 
 def _number_or_word(text: str | None) -> int | str | None:
-    return int(text) if text and text.isdigit() else text
+    number = whole_number(text) if text is not None else None
+    return text if number is None else number
 
 
 def _train(
@@ -121,7 +121,7 @@ def _show_result(result: Any) -> None:
         return
     screen.print(f"results in {result.run}\n")
     if result.exit_code:
-        screen.print("go on with the same command and --resume")
+        screen.print("continue with the same command and --resume")
         return
     screen.print(f"  muster evaluate {result.run}            # how good is it?")
     screen.print(f"  muster play {result.run} --video v.mp4  # what does it do?")

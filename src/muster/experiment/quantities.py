@@ -10,11 +10,18 @@ from pydantic import BeforeValidator, Field
 _COUNT_SUFFIXES = {"k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([dhms])")
+_LONGEST_DURATION = 100
+LARGEST_COUNT = 2**63 - 1
+LONGEST_SECONDS = 100 * 365 * 86_400.0
+LARGEST_SEED = 2**32 - 1
+"""NumPy's own `random.seed`, which simulators use, takes no larger one."""
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d{2}):(\d{2})")
 
 
 def parse_count(value: object) -> object:
     """Turn "1_000_000", "1e6", "500k" or 1e6 into a whole number; leave the rest for the type check."""
+    if isinstance(value, bool):
+        raise ValueError("expected a whole number")
     if isinstance(value, str):
         text = value.strip().replace("_", "").replace(",", "")
         factor = _COUNT_SUFFIXES.get(text[-1:], 1)
@@ -29,9 +36,13 @@ def parse_count(value: object) -> object:
 
 def parse_duration(value: object) -> object:
     """Turn "30m", "1h30m", "02:00:00" or "1-12:00:00" into seconds; a bare number is seconds already."""
+    if isinstance(value, bool):
+        raise ValueError("expected a duration in seconds, or text such as 30m")
     if not isinstance(value, str):
         return value
     text = value.strip()
+    if len(text) > _LONGEST_DURATION:
+        raise ValueError("expected a shorter text")
     if clock := _CLOCK.fullmatch(text):
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
         return float(days * 86_400 + hours * 3_600 + minutes * 60 + seconds)
@@ -59,5 +70,5 @@ def format_duration(seconds: float) -> str:
     return f"{minutes}m{whole % 60:02d}s"
 
 
-Count = Annotated[int, BeforeValidator(parse_count), Field(gt=0)]
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
+Count = Annotated[int, BeforeValidator(parse_count), Field(gt=0, le=LARGEST_COUNT)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, le=LONGEST_SECONDS)]

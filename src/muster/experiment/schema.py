@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-from muster.experiment.quantities import Count, Duration
+from muster.experiment.quantities import LARGEST_COUNT, LARGEST_SEED, Count, Duration
 from muster.experiment.section import Section
 from muster.experiment.sweep import SweepSection
+
+MOST_WORKERS = 100_000
+MOST_THREADS = 4096
+LONGEST_NAME = 100
 
 
 class EnvSection(Section):
@@ -33,7 +38,10 @@ class EnvSection(Section):
         default=None, description="Cut an episode after this many steps; default: as the simulator says."
     )
     max_failures: int = Field(
-        default=100, ge=0, description="Stop the run when the simulator has failed more often than this."
+        default=100,
+        ge=0,
+        le=LARGEST_COUNT,
+        description="Stop the run when the simulator has failed more often than this.",
     )
     step_timeout: Duration | None = Field(
         default=None,
@@ -43,6 +51,7 @@ class EnvSection(Section):
     restart_every: int = Field(
         default=0,
         ge=0,
+        le=LARGEST_COUNT,
         description="Build a simulator anew after this many episodes, if it leaks; 0: never.",
     )
     check_bounds: bool = Field(
@@ -156,6 +165,17 @@ class RLlibSection(Section):
             raise ValueError("the built-in engine has PPO and TRPO only; expected rllib")
         return engine
 
+    @model_validator(mode="after")
+    def _numbers_are_numbers(self) -> RLlibSection:
+        """Refuse what no algorithm can learn with; what else the keys may hold, RLlib knows."""
+        for key, value in self.hyperparameters.items():
+            is_rate = key == "lr" or key.endswith("_lr")
+            if (isinstance(value, float) and math.isnan(value)) or (is_rate and value in (math.inf, -math.inf)):
+                raise ValueError(f"{key} is {value}; expected a finite number")
+            if is_rate and isinstance(value, bool):
+                raise ValueError(f"{key} is {value}; expected a number")
+        return self
+
     @property
     def hyperparameters(self) -> dict[str, Any]:
         """The keys that are RLlib's."""
@@ -172,8 +192,10 @@ _CANONICAL_NAMES = {name.upper(): name for name in ALGORITHMS}
 
 def _kind_of_algorithm(section: Any) -> str | None:
     """Return the tag of the section that a table, or a section that is made already, is to be read as."""
-    table = section if isinstance(section, dict) else vars(section)
+    table = section if isinstance(section, dict) else getattr(section, "__dict__", {})
     name, engine = table.get("name"), table.get("engine")
+    if not isinstance(name, str):
+        return None
     if name == "PPO":
         return "PPO on RLlib" if engine == "rllib" else "PPO"
     return "TRPO" if name == "TRPO" else "RLlib" if name in ALGORITHMS else None
@@ -218,25 +240,31 @@ class NormalizeSection(Section):
 class ResourcesSection(Section):
     """On what. The number of workers never changes what is learned; the groups do."""
 
-    workers: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+    workers: Annotated[int, Field(ge=0, le=MOST_WORKERS)] | Literal["auto"] = Field(
         default="auto",
         description="Processes that step simulators; 0 runs all in this one, without Ray (RLlib needs a small one "
         "still); auto decides by the simulator's speed and the CPUs there are.",
     )
     gpus: float = Field(
-        default=0, ge=0, description="GPUs of RLlib's learner, such as 0.5; the built-in network needs none."
+        default=0,
+        ge=0,
+        le=MOST_WORKERS,
+        description="GPUs of RLlib's learner, such as 0.5; the built-in network needs none.",
     )
     env_groups: Count = Field(
         default=8,
+        le=MOST_WORKERS,
         description="Groups of simulators, dealt out to the workers; at least one for each. RLlib: one for each.",
     )
-    envs_per_group: Count = Field(default=8, description="Simulators in a group.")
+    envs_per_group: Count = Field(default=8, le=MOST_WORKERS, description="Simulators in a group.")
     overlap: bool = Field(
         default=False,
         description="Let workers sample the next batch while the learner learns: faster, but no longer the same "
         "to the bit. Needs workers.",
     )
-    learner_threads: Count = Field(default=1, description="Threads of the learner's linear algebra.")
+    learner_threads: Count = Field(
+        default=1, le=MOST_THREADS, description="Threads of the learner's linear algebra."
+    )
 
 
 class StopSection(Section):
@@ -256,7 +284,9 @@ class StopSection(Section):
 class EvaluationSection(Section):
     """Deterministic episodes in between, on simulators of their own."""
 
-    every: int = Field(default=0, ge=0, description="Evaluate every so many iterations; 0: never.")
+    every: int = Field(
+        default=0, ge=0, le=LARGEST_COUNT, description="Evaluate every so many iterations; 0: never."
+    )
     episodes: Count = Field(default=10, description="Episodes per evaluation.")
 
 
@@ -280,10 +310,11 @@ class Experiment(Section):
 
     name: str | None = Field(
         default=None,
+        max_length=LONGEST_NAME,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="Name of the run and its folder; default: made from simulator and algorithm.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of everything random.")
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED, description="Seed of everything random.")
     env: EnvSection
     algorithm: Algorithm = Field(default_factory=PPOSection)
     model: ModelSection = Field(default_factory=ModelSection)

@@ -43,6 +43,8 @@ class Parameter(Section):
         if (bounds := self.bounds) is None:
             return self
         low, high = bounds
+        if isinstance(low, bool) or isinstance(high, bool):
+            raise ValueError("expected two numbers")
         if not low < high:
             raise ValueError(f"expected [low, high] with low below high, got [{low}, {high}]")
         if self.loguniform and low <= 0:

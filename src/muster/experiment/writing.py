@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from pydantic import ValidationError
 
+from muster.errors import ExperimentError
+from muster.experiment.problems import Lines, validation_problems
 from muster.experiment.schema import (
     Experiment,
     PPOSection,
@@ -16,6 +19,7 @@ from muster.experiment.schema import (
     TRPOSection,
     section_model,
 )
+from muster.experiment.source import require_plain
 from muster.experiment.sweep import SweepSection
 
 
@@ -26,7 +30,12 @@ def experiment_toml(experiment: Experiment) -> str:
 
 def starting_file(env_id: str, algorithm: str = "PPO") -> str:
     """Return a commented experiment with every key, those that have a default commented out."""
-    experiment = Experiment.model_validate({"env": {"id": env_id}, "algorithm": {"name": algorithm}})
+    minimal = {"env": {"id": env_id}, "algorithm": {"name": algorithm}}
+    require_plain(minimal, "ID")
+    try:
+        experiment = Experiment.model_validate(minimal)
+    except ValidationError as error:
+        raise ExperimentError("ID", validation_problems(error, minimal, {}, Lines(Path(), ""))) from None
     table = {**experiment.as_table(), "sweep": SweepSection().model_dump(exclude={"parameters"})}
     lines = [
         "# An experiment of muster: which simulator, which algorithm, how long, on what.",

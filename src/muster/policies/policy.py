@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.errors import CheckpointError, InputError
+from muster.files.ownership import require_own
+from muster.files.regular import is_regular, read_bytes
 
 if TYPE_CHECKING:
     import numpy as np
 
 DESCRIPTION_FILE = "policy.json"
 ARRAYS_FILE = "policy.npz"
+
+_WITHOUT_CODE = ("mlp",)
 
 # The module that loads each kind, imported when one is met: a policy needs no more than its own kind does.
 _HOMES = {
@@ -46,16 +50,23 @@ class Policy(Protocol):
         """Write `policy.json` and `policy.npz` into a folder."""
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path, *, trust: bool = False) -> Policy:
     """Load a policy from a checkpoint, a run folder (its best checkpoint), or any folder that holds one.
+
+    A policy of the built-in network runs no code of its files. The other kinds import the network's class that
+    they name, and so must be your own, or trusted.
 
     Raises:
         InputError: if there is no policy there, or what it needs is not installed.
+        OwnershipError: if it would run code from files that another user can change.
         CheckpointError: if its files are damaged.
     """
     folder = _find(Path(path))
     try:
-        description = json.loads((folder / DESCRIPTION_FILE).read_text(encoding="utf-8"))
+        description = json.loads(read_bytes(folder / DESCRIPTION_FILE))
+        if description["kind"] not in _WITHOUT_CODE:
+            files = (folder, folder / DESCRIPTION_FILE, folder / ARRAYS_FILE)
+            require_own(files, f"loading {folder}", trust=trust)
         home = _home(folder, description["kind"])
         policy: Policy = home.load(folder, description)
         return policy
@@ -88,7 +99,9 @@ def _home(folder: Path, kind: str) -> Any:
 
 
 def _find(path: Path) -> Path:
-    for folder in (path, path / "checkpoints" / "best", path / "checkpoints" / "latest"):
-        if (folder / DESCRIPTION_FILE).is_file():
+    checkpoints = path / "checkpoints"
+    newest_first = sorted(checkpoints.glob("[0-9]*"), reverse=True)
+    for folder in (path, checkpoints / "best", checkpoints / "latest", *newest_first):
+        if is_regular(folder / DESCRIPTION_FILE):
             return folder
     raise InputError(f"{path}: no policy there\n    expected a run folder or a checkpoint of one")

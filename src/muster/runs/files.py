@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.errors import StorageError
+from muster.files.ownership import OWN_FILE
+from muster.files.regular import open_regular, read_text
 
 
 @contextmanager
@@ -34,7 +36,7 @@ def write_text(path: Path, text: str, *, durable: bool = True, private: bool = F
     """Replace a file as a whole; if durable, so that it outlives a crash; if private, for our eyes alone."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else OWN_FILE)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             if durable:
@@ -47,32 +49,43 @@ def write_text(path: Path, text: str, *, durable: bool = True, private: bool = F
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Replace a JSON file as a whole."""
-    write_text(path, json.dumps(value, indent=2) + "\n", durable=durable)
+    write_text(path, json.dumps(value, indent=2, default=str) + "\n", durable=durable)
 
 
 def append_json_line(path: Path, value: Any) -> None:
-    """Append one line to a `.jsonl` file."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(value) + "\n")
+    """Append one line to a `.jsonl` file; a last line that was cut off is ended first."""
+    with os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "r+b") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+        separator = b"" if file.read(1) in (b"", b"\n") else b"\n"
+        file.write(separator + json.dumps(value, default=str).encode() + b"\n")
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    """Return the values of a `.jsonl` file; a last line that was cut off is left out."""
-    if not path.is_file():
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the tables of a `.jsonl` file; lines that were cut off or damaged are left out.
+
+    Raises:
+        OSError: if the file is there, but cannot be read.
+    """
+    try:
+        lines = read_text(path).splitlines()
+    except FileNotFoundError:
         return []
     values = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         try:
-            values.append(json.loads(line))
-        except json.JSONDecodeError:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(value, dict):
+            values.append(value)
     return values
 
 
-def cut_json_lines(path: Path, keep: Callable[[Any], bool]) -> None:
+def cut_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
     """Leave only some of the lines of a `.jsonl` file."""
-    if path.is_file():
-        kept = [line for line in read_json_lines(path) if keep(line)]
+    lines = read_json_lines(path)
+    if len(kept := [line for line in lines if keep(line)]) < len(lines):
         write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 

@@ -7,8 +7,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.files.regular import is_folder, is_there
+
 RUNS_DIR_VARIABLE = "MUSTER_RUNS_DIR"
 DEFAULT_RUNS_DIR = "runs"
+LONGEST_STEM = 80
+_CHECKPOINT = re.compile(r"[0-9]{8,18}")
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,12 @@ class RunFolder:
         return self.path / "checkpoints"
 
     def exists(self) -> bool:
-        """Whether a run was started here; an experiment file alone does not make a run."""
-        return self.experiment.is_file() and self.sources.is_file()
+        """Whether a run was started here: it has two of a run's files, or a checkpoint, whatever else is damaged.
+
+        An experiment file alone does not make a run.
+        """
+        files = (self.experiment, self.sources, self.versions, self.status, self.metrics, self.events, self.lock)
+        return sum(map(is_there, files)) > 1 or bool(saved_checkpoints(self.checkpoints))
 
 
 def runs_dir(given: str | Path | None = None) -> Path:
@@ -97,7 +105,16 @@ def runs_dir(given: str | Path | None = None) -> Path:
     return Path(given or os.environ.get(RUNS_DIR_VARIABLE) or DEFAULT_RUNS_DIR)
 
 
+def saved_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints in a folder, the oldest first, whole or not; none if it cannot be read."""
+    try:
+        paths = list(folder.iterdir()) if is_folder(folder) else []
+    except OSError:
+        return []
+    return sorted(path for path in paths if _CHECKPOINT.fullmatch(path.name))
+
+
 def default_name(env_id: str, algorithm: str) -> str:
     """Make a run's name of simulator and algorithm."""
     stem = re.sub(r"\.py:", "-", env_id.rsplit("/", 1)[-1])
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{stem}-{algorithm}").strip("-.").lower()
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{stem[-LONGEST_STEM:]}-{algorithm}").strip("-.").lower()

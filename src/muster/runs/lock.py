@@ -9,15 +9,20 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from muster.errors import RunLockedError
+from muster.files.ownership import OWN_FILE
+from muster.files.regular import is_there, odd_kind, open_regular
 from muster.runs.files import explained
+from muster.runs.repair import set_aside
 from muster.runs.status import heartbeat_is_fresh, read_status
 
 POLL_SECONDS = 0.5
+_LARGEST = 4096
 
 
 class RunLock:
@@ -33,8 +38,14 @@ class RunLock:
         self._file: Any = None
 
     def __enter__(self) -> RunLock:
+        if (what := odd_kind(self._path)) is not None:
+            set_aside(self._path, f"is {what}", self._notice)
+        if is_there(self._path) and not os.access(self._path, os.R_OK | os.W_OK):
+            with suppress(OSError):
+                self._path.chmod(OWN_FILE)
         with explained(self._path):
-            self._file = self._path.open("a+", encoding="utf-8", errors="replace")
+            descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            self._file = os.fdopen(descriptor, "a+", encoding="utf-8", errors="replace")
         holder = self._holder()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,8 +87,8 @@ class RunLock:
     def _holder(self) -> dict[str, Any]:
         self._file.seek(0)
         try:
-            holder: dict[str, Any] = json.loads(self._file.read())
-        except ValueError:
+            holder: dict[str, Any] = json.loads(self._file.read(_LARGEST))
+        except (ValueError, RecursionError):
             return {}
         return holder if isinstance(holder, dict) else {}
 

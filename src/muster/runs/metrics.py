@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from muster.files.regular import read_text
 from muster.runs.files import explained, write_text
 from muster.runs.folder import RunFolder
 
@@ -22,6 +24,7 @@ FIRST_COLUMNS = (
     "failures/simulator",
     "failures/worker",
 )
+_MOST_DIGITS = 18
 TIME_COLUMNS = ("time/total", "time/sample", "time/learn", "time/wait")
 
 Row = Mapping[str, float | int | None]
@@ -62,7 +65,7 @@ class MetricsRecord:
         self._tensorboard.close()
 
     def _cut_rows_after(self, last_iteration: int) -> list[dict[str, str]]:
-        rows = read_metrics(self._path) if self._path.is_file() else []
+        rows = read_metrics(self._path)
         kept = [row for row in rows if int(row["iteration"]) <= last_iteration]
         lines = [_line(self._columns)] + [_line([row.get(c) or None for c in self._columns]) for row in kept]
         write_text(self._path, "".join(lines))
@@ -77,12 +80,47 @@ class MetricsRecord:
 
 
 def read_metrics(path: Path) -> list[dict[str, str]]:
-    """Return the complete rows of a `metrics.csv`, as text; one that was cut off or damaged is left out."""
-    lines = path.read_text(encoding="utf-8", errors="replace").replace("\0", "").splitlines(keepends=True)
+    """Return the complete rows of a `metrics.csv`, as text; none if there are none that can be read."""
+    try:
+        return parse_metrics(read_text(path))
+    except (OSError, ValueError):
+        return []
+
+
+def parse_metrics(text: str) -> list[dict[str, str]]:
+    """Return the complete rows of a `metrics.csv`, as text; one that was cut off or damaged is left out.
+
+    Raises:
+        ValueError: if it does not begin with the names of the columns.
+    """
+    lines = text.replace("\0", "").splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
-    rows = csv.DictReader(lines)
-    return [row for row in rows if row["iteration"].isdecimal() and None not in row.values()]
+    try:
+        table = list(csv.reader(lines))
+    except csv.Error as error:
+        raise ValueError(f"not valid CSV: {error}") from None
+    if not table or table[0][: len(FIRST_COLUMNS)] != list(FIRST_COLUMNS):
+        raise ValueError("does not begin with the names of the columns")
+    rows = (dict(zip(table[0], cells, strict=True)) for cells in table[1:] if len(cells) == len(table[0]))
+    return [row for row in rows if _is_count(row["iteration"]) and _is_count(row["steps"])]
+
+
+def numbers(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
+    """Return the numbers of a column; cells that are empty or damaged are left out."""
+    found = []
+    for row in rows:
+        try:
+            value = float(row.get(column, ""))
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            found.append(value)
+    return found
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def _line(values: Sequence[object]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import threading
@@ -12,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from muster.errors import StorageError
+from muster.files.regular import read_bytes
 from muster.runs.files import explained, write_json
 
 HEARTBEAT_SECONDS = 10.0
 LOST_AFTER_SECONDS = 60.0
 LIVE_STATES = ("starting", "running", "saving")
+STATES = (*LIVE_STATES, "queued", "stopped", "finished", "failed", "cancelled", "lost", "unknown")
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -46,17 +50,58 @@ class Status:
 
 
 def heartbeat_is_fresh(status: Status) -> bool:
-    """Whether the run was alive a moment ago."""
-    return status.state in LIVE_STATES and time.time() - status.updated < LOST_AFTER_SECONDS
+    """Whether the run was alive a moment ago; clocks of hosts may differ by as much."""
+    return status.state in LIVE_STATES and abs(time.time() - status.updated) < LOST_AFTER_SECONDS
 
 
 def read_status(path: Path) -> Status | None:
     """Return the status of a run, or None if it has none that can be read."""
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return Status(**{key: values[key] for key in Status.__dataclass_fields__ if key in values})
-    except (OSError, ValueError, TypeError):
+        return parse_status(read_bytes(path))[0]
+    except (OSError, ValueError):
         return None
+
+
+def parse_status(content: bytes) -> tuple[Status, list[str]]:
+    """Return the status that a file's content says, and what is wrong with it; wrong values are left out.
+
+    Raises:
+        ValueError: if it is no status at all.
+    """
+    try:
+        values = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise ValueError("not valid JSON") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a table of values, found {_short(values)}")
+    good: dict[str, Any] = {}
+    problems = []
+    for name, field in Status.__dataclass_fields__.items():
+        if name in values and _fits(values[name], str(field.type)):
+            good[name] = values[name]
+        elif name in values:
+            problems.append(f"{name}: expected {field.type}, found {_short(values[name])}")
+    if good.get("state") not in STATES:
+        problems.append(f"state: expected one of {', '.join(STATES)}, found {_short(values.get('state'))}")
+        good["state"] = "unknown"
+    return Status(**good), problems
+
+
+def _fits(value: object, expected: str) -> bool:
+    """Whether a value is of a field's type, and if a number, finite and of 64 bits."""
+    if value is None:
+        return expected.endswith("None")
+    if expected.startswith("str"):
+        return isinstance(value, str)
+    kinds = (int, float) if expected.startswith("float") else (int,)
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) <= _LARGEST
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 class StatusFile:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from muster.errors import InputError
 from muster.experiment.schema import Experiment
+from muster.files.regular import read_bytes
 from muster.runs.files import explained, write_json
-from muster.runs.finding import newest_name, unused_name
+from muster.runs.finding import claim_folder, newest_name
 from muster.runs.folder import RunFolder, default_name, runs_dir
 from muster.training.interruption import Interruption
 
@@ -66,8 +67,8 @@ class SweepFolder:
     def interruption(self) -> Interruption | None:
         """Return why the trials have to end, or None."""
         try:
-            return Interruption(**json.loads(self._interruption.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+            return Interruption(**json.loads(read_bytes(self._interruption)))
+        except (OSError, ValueError, TypeError):
             return None
 
     def forget_interruption(self) -> None:
@@ -89,12 +90,12 @@ def choose_folder(experiment: Experiment, given: str | Path | None, *, resume: b
     if experiment.name is None:
         base = default_name(experiment.env.id, experiment.algorithm.name) + "-sweep"
         newest = newest_name(base, directory) if resume else None
-        return SweepFolder(directory / (newest or unused_name(base, directory)))
+        return SweepFolder(directory / newest if newest else claim_folder(base, directory))
     folder = SweepFolder(directory / experiment.name)
     if folder.exists() and not resume:
         raise InputError(
             f"{folder.path}: a sweep of that name exists\n"
-            "    --resume goes on with it; another --name starts a new one"
+            "    use --resume to continue it, or another --name to start a new one"
         )
     if not folder.exists() and folder.path.is_dir() and any(folder.path.glob("**/experiment.toml")):
         raise InputError(f"{folder.path}: holds runs already, but no sweep\n    take another --name")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from muster.errors import InputError
-from muster.experiment.loading import load_experiment
+from muster.experiment.loading import load_saved
+from muster.files.regular import read_bytes
 from muster.runs.files import explained, write_json
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import read_metrics
@@ -41,7 +43,8 @@ class Trial:
         self.iteration = int(row.get("iteration") or self.iteration)
         self.steps = int(row.get("steps") or self.steps)
         if row.get(metric) not in (None, ""):
-            self.metric = float(row[metric])
+            with suppress(ValueError):
+                self.metric = float(row[metric])
 
 
 @dataclass
@@ -88,10 +91,10 @@ class SweepRecord:
             InputError: if it cannot be read.
         """
         try:
-            content = json.loads(folder.record.read_text(encoding="utf-8"))
+            content = json.loads(read_bytes(folder.record))
             trials = [Trial(**trial) for trial in content["trials"]]
             record = cls(folder, content["metric"], content["mode"], trials)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"{folder.record}: cannot be read: {error}\n    take another --name") from None
         for trial in trials:
             record.refresh(trial)
@@ -105,16 +108,17 @@ class SweepRecord:
             return
         trial.state, trial.reason, trial.exit_code = status.shown_state, status.reason, status.exit_code
         trial.iteration, trial.steps, trial.metric = status.iteration, status.steps, None
-        for row in read_metrics(run.metrics) if run.metrics.is_file() else []:
+        for row in read_metrics(run.metrics):
             trial.add(row, self.metric)
         trial.values = values_of(run, trial.values)
 
 
 def values_of(run: RunFolder, values: Values) -> Values:
     """Return the values that a run really has: the scheduler may have changed those it began with."""
-    if not run.exists():
+    try:
+        table = load_saved(run.experiment).experiment.as_table()
+    except InputError:
         return values
-    table = load_experiment(run.experiment).experiment.as_table()
     return {key: _get(table, key) for key in values}
 
 

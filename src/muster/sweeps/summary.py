@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass
 from typing import Any
 
-from muster.experiment.loading import load_experiment
+from muster.experiment.loading import load_saved
 from muster.experiment.writing import experiment_toml
 from muster.runs.files import explained, write_text
 from muster.sweeps.record import SweepRecord, Trial
@@ -81,6 +81,6 @@ def _table(record: SweepRecord) -> str:
 
 
 def _best_experiment(record: SweepRecord, best: Trial) -> str:
-    loaded = load_experiment(record.folder.trial(best.name).experiment).without("name")
+    loaded = load_saved(record.folder.trial(best.name).experiment).without("name")
     note = f"# The best of {len(record.trials)} trials: {best.name}, {record.metric} {best.metric:g}.\n"
     return note + experiment_toml(loaded.experiment)

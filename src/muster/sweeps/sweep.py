@@ -18,6 +18,7 @@ from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment, load_experiment
 from muster.experiment.schema import Experiment
 from muster.experiment.sweep import SweepSection
+from muster.files.ownership import require_own
 from muster.runs.files import explained, write_text
 from muster.runs.lock import RunLock
 from muster.sweeps.folder import SweepFolder, choose_folder
@@ -47,6 +48,7 @@ class SweepOptions:
     runs_dir: str | Path | None = None
     resume: bool = False
     show_output: bool = False
+    trust: bool = False
 
 
 def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListener) -> SweepResult:
@@ -65,6 +67,8 @@ def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListen
     _require_known_keys(loaded, experiment.sweep)
     folder = choose_folder(experiment, options.runs_dir, resume=options.resume)
     if folder.exists():
+        files = (folder.path, folder.experiment, folder.record)
+        require_own(files, f"--resume {folder.path.name}", trust=options.trust)
         _require_same(folder, experiment)
     with (
         InterruptionWatch() as watch,
@@ -78,7 +82,7 @@ def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListen
             record = _open(folder, loaded)
             listener.started(record, experiment)
             os.environ.update(_TUNE_SETTINGS, TUNE_MAX_PENDING_TRIALS_PG=str(fitting))
-            is_complete = _run(record, experiment, watch, listener)
+            is_complete = _run(record, experiment, watch, listener, trust=options.trust)
             for trial in record.trials:
                 record.refresh(trial)
             return summarise(record, *verdict(record, is_complete, watch.pending()))
@@ -166,7 +170,14 @@ def _tell_of_concurrency(experiment: Experiment, fitting: int, listener: SweepLi
         listener.noticed(f"{fitting} trials at a time instead of concurrent = {asked}: there are no more CPUs")
 
 
-def _run(record: SweepRecord, experiment: Experiment, watch: InterruptionWatch, listener: SweepListener) -> bool:
+def _run(
+    record: SweepRecord,
+    experiment: Experiment,
+    watch: InterruptionWatch,
+    listener: SweepListener,
+    *,
+    trust: bool,
+) -> bool:
     """Let Tune run what is left; return whether there are no more trials to come."""
     from ray import tune
 
@@ -177,7 +188,7 @@ def _run(record: SweepRecord, experiment: Experiment, watch: InterruptionWatch, 
 
     assert experiment.sweep is not None
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    queue = TrialQueue(record, proposer_for(experiment), experiment.sweep.concurrent)
+    queue = TrialQueue(record, proposer_for(experiment), experiment.sweep.concurrent, trust=trust)
     reporter = Reporter(record, watch, listener)
     try:
         with warnings.catch_warnings():

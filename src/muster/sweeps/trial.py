@@ -62,6 +62,7 @@ class TrialRun(Trainable):  # type: ignore[misc]
         os.chdir(config["working_folder"])
         self._sweep = SweepFolder(Path(config["sweep"]))
         self._values: Values = config["values"]
+        self._trust: bool = config["trust"]
         section = load_experiment(self._sweep.experiment).experiment.sweep
         assert section is not None
         self._section: SweepSection = section
@@ -104,7 +105,7 @@ class TrialRun(Trainable):  # type: ignore[misc]
     def _train(self, ear: Ear, turns: Turns) -> TrainResult:
         values = self._values if self._origin else values_of(self._folder, self._values)
         loaded = trial_experiment(self._sweep, self.trial_id, values)
-        options = TrainOptions(runs_dir=self._sweep.path, resume=True)
+        options = TrainOptions(runs_dir=self._sweep.path, resume=True, trust=self._trust)
         listener = _ColumnCheck(turns, self._folder, self._section.metric)
         return _when_free(lambda: train(loaded, options=options, listener=listener, watch=turns))
 

@@ -23,7 +23,10 @@ RESTARTS = 2
 class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
     """Hands out the trials of a record, and adds new ones to it."""
 
-    def __init__(self, record: SweepRecord, proposer: Proposer, concurrent: int | None) -> None:
+    def __init__(
+        self, record: SweepRecord, proposer: Proposer, concurrent: int | None, *, trust: bool = False
+    ) -> None:
+        self._trust = trust
         self._record = record
         self._proposer = proposer
         self._concurrent = concurrent
@@ -69,6 +72,7 @@ class TrialQueue(SearchAlgorithm):  # type: ignore[misc]
             "sweep": str(self._record.folder.path),
             "working_folder": str(Path.cwd()),
             "values": trial.values,
+            "trust": self._trust,
         }
         return ray.tune.experiment.Trial(
             self._spec["run"],

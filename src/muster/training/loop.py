@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from muster.engines.engine import Engine, Iteration, SamplingAbandonedError, SimulatorFailure
 from muster.errors import NonFiniteUpdateError, SimulatorError
 from muster.experiment.schema import Experiment
-from muster.runs.checkpoints import Checkpoints
+from muster.experiment.writing import experiment_toml
+from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.events import EventLog
 from muster.runs.files import append_json_line, cut_json_lines, explained
 from muster.runs.folder import RunFolder
@@ -71,7 +73,7 @@ class Loop:
         """
         record = MetricsRecord(self._folder, self._engine.metric_names, self.progress.iteration)
         with explained(self._folder.evaluations):
-            cut_json_lines(self._folder.evaluations, lambda line: line["iteration"] <= self.progress.iteration)
+            cut_json_lines(self._folder.evaluations, self._is_before_checkpoint)
         try:
             ending = self._ending(watch)
             while ending is None:
@@ -85,6 +87,10 @@ class Loop:
             raise
         finally:
             record.close()
+
+    def _is_before_checkpoint(self, line: dict[str, Any]) -> bool:
+        iteration = line.get("iteration")
+        return isinstance(iteration, int) and iteration <= self.progress.iteration
 
     def _iterate(self, record: MetricsRecord, watch: InterruptionWatch) -> Ending | None:
         started = time.monotonic()
@@ -195,6 +201,7 @@ class Loop:
         def write(folder: Path) -> None:
             restart = self._engine.save(folder, simulators=simulators and self._experiment.checkpoint.simulators)
             self.progress.save(folder)
+            (folder / EXPERIMENT).write_text(experiment_toml(self._experiment), encoding="utf-8")
             if restart and not self._told_about_restart:
                 self._told_about_restart = True
                 self._events.add("simulators not saved", reason=restart)

@@ -18,6 +18,7 @@ from muster.simulators.building import Simulator, build_explained, close_problem
 from muster.simulators.masks import random_action
 from muster.simulators.seeding import ProcessRandomness, Stream
 from muster.training.listening import Listener
+from muster.training.memory import require_memory
 from muster.training.stopping import with_default_stop
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
     """Build the simulator once, and settle what the experiment leaves open.
 
     Raises:
-        ExperimentError: if the simulator cannot be found, or the engine cannot use it or its own keys.
+        ExperimentError: if the simulator cannot be found, the engine cannot use it or its own keys, or they need
+            more memory than there is.
         SimulatorError: if it cannot be built.
     """
     experiment = loaded.experiment
@@ -69,6 +71,7 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
             loaded = _with_stop(loaded, simulator)
             wanted = experiment.resources.workers
             num_workers = _auto_workers(env, experiment.resources, listener) if wanted == "auto" else wanted
+            require_memory(loaded, env)
             plan = make_plan(Request(loaded, simulator, env, num_workers, resumes, listener.noticed))
         finally:
             close_problem(env)

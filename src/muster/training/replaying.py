@@ -14,6 +14,7 @@ import numpy as np
 
 from muster.engines.failing import FAILURES
 from muster.errors import InputError, SimulatorError
+from muster.files.regular import read_bytes
 from muster.policies.distributions import distribution_for
 from muster.simulators.building import Simulator
 from muster.simulators.decoding import ActionDecoder
@@ -47,12 +48,12 @@ def read_recorded(path: Path) -> Recorded:
         InputError: if it is none, or holds too little to repeat it.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_bytes(path))
         values["simulator"] = Simulator(**values["simulator"])
         recorded = Recorded(**{name: values[name] for name in Recorded.__dataclass_fields__})
     except OSError as error:
         raise InputError(f"--replay {path}: cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
             f"--replay {path}: holds no failure that can be repeated\n"
             "    expected a file such as runs/NAME/failures/0001.json"

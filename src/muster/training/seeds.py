@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from muster.errors import MusterError
+from muster.errors import InputError, MusterError
 from muster.experiment import LoadedExperiment
+from muster.experiment.quantities import LARGEST_SEED
 from muster.runs.files import explained, write_json
-from muster.runs.finding import newest_name, unused_name
+from muster.runs.finding import claim_folder, newest_name
 from muster.runs.folder import default_name, runs_dir
 from muster.training.listening import Listener
 from muster.training.train import TrainOptions, TrainResult, train
@@ -42,9 +43,10 @@ def train_seeds(loaded: LoadedExperiment, count: int, options: TrainOptions, lis
     experiment = loaded.experiment
     directory = runs_dir(options.runs_dir)
     base = default_name(experiment.env.id, experiment.algorithm.name) + "-seeds"
-    newest = newest_name(base, directory) if options.resume else None
-    name = experiment.name or newest or unused_name(base, directory)
-    folder = directory / name
+    name = experiment.name or (newest_name(base, directory) if options.resume else None)
+    if experiment.seed + count - 1 > LARGEST_SEED:
+        raise InputError(f"--seeds {count}: the last seed is too large; expected at most {LARGEST_SEED}")
+    folder = directory / name if name else claim_folder(base, directory)
     results: list[TrainResult] = []
     for seed in range(experiment.seed, experiment.seed + count):
         one = loaded.replace("seed", seed, "--seeds").replace("name", f"seed-{seed}", "--seeds")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
-import socket
-import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +17,21 @@ from muster.engines.failing import failure_from
 from muster.engines.journal import Call, read_last_words
 from muster.errors import AllocationError, InputError, MusterError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
-from muster.experiment.writing import experiment_toml
-from muster.runs.checkpoints import Checkpoints, verify
+from muster.files.ownership import OWN_FOLDER
+from muster.runs.checkpoints import Checkpoints
 from muster.runs.events import EventLog
-from muster.runs.files import explained, write_json, write_text
-from muster.runs.finding import find_checkpoint, newest_name, unused_name
+from muster.runs.finding import claim_folder, find_checkpoint, newest_name, require_own_run, unwritable
 from muster.runs.folder import RunFolder, default_name, runs_dir
 from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
+from muster.training.description import write_description
 from muster.training.failures import SUDDEN_DEATH, FailureRecord
 from muster.training.interruption import InterruptionWatch
 from muster.training.listening import Listener, RunStart, Silence
 from muster.training.loop import Ending, Loop, progress_status
 from muster.training.preparation import Preparation, prepare
 from muster.training.progress import Progress
-from muster.training.resuming import merge_with_saved
+from muster.training.resuming import open_saved
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,8 @@ class TrainOptions:
     resume: bool = False
     weights_from: str | Path | None = None
     show_worker_output: bool = False
+    trust: bool = False
+    """Resume, or take weights from, a run that another user could have changed: it runs code from its files."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +82,38 @@ def train(
         listener.noticed("[sweep] is not used here: `muster sweep` trains its trials")
         loaded = loaded.without("sweep")
     with watch or InterruptionWatch() as watch:
-        folder = _choose_folder(loaded.experiment, options)
-        resuming = options.resume and folder.exists()
-        if resuming:
-            loaded = merge_with_saved(folder, loaded)
-        preparation = prepare(loaded, folder, listener, resumes=resuming)
         weights_from = _find_weights(options, listener)
+        folder = _choose_folder(loaded.experiment, options)
+        if options.resume and folder.exists():
+            return _resume(folder, loaded, options, listener, watch)
+        try:
+            preparation = prepare(loaded, folder, listener, resumes=False)
+        except BaseException:
+            with suppress(OSError):
+                folder.path.rmdir()
+            raise
         _make_folder(folder)
         with RunLock(folder.lock, listener.noticed):
-            if not resuming:
-                _require_unused(folder)
-            _write_description(folder, preparation.loaded)
-            run = _Run(folder, preparation, options, listener, watch)
-            return run.execute(resuming, weights_from)
+            _require_unused(folder)
+            write_description(folder, preparation.loaded)
+            return _Run(folder, preparation, options, listener, watch).execute(None, weights_from)
+
+
+def _resume(
+    folder: RunFolder,
+    loaded: LoadedExperiment,
+    options: TrainOptions,
+    listener: Listener,
+    watch: InterruptionWatch,
+) -> TrainResult:
+    saved = Checkpoints(folder.checkpoints).saved()
+    require_own_run(folder, saved, f"--resume {folder.name}", trust=options.trust)
+    _make_folder(folder)
+    with RunLock(folder.lock, listener.noticed):
+        resumption = open_saved(folder, loaded, listener.noticed)
+        preparation = prepare(resumption.loaded, folder, listener, resumes=True)
+        write_description(folder, preparation.loaded)
+        return _Run(folder, preparation, options, listener, watch).execute(resumption.checkpoint, None)
 
 
 class _Run:
@@ -119,11 +136,9 @@ class _Run:
         self._failures = FailureRecord(preparation.loaded.experiment, preparation.simulator, folder)
         self._progress = Progress()
 
-    def execute(self, resuming: bool, weights_from: Path | None) -> TrainResult:
+    def execute(self, checkpoint: Path | None, weights_from: Path | None) -> TrainResult:
         """Train, and write into the status how it ended, whichever way it does."""
-        checkpoint = Checkpoints(self._folder.checkpoints).latest() if resuming else None
         if checkpoint is not None:
-            verify(checkpoint)
             self._progress = Progress.load(checkpoint)
         self._tell_of_sudden_death()
         status = StatusFile(self._folder.status, self._folder.name)
@@ -146,7 +161,12 @@ class _Run:
         That may have been the simulator, or a kill from outside, so it does not count as a failure.
         """
         seed = self._preparation.loaded.experiment.seed
-        for said in read_last_words(self._folder.journals):
+        try:
+            last_words = read_last_words(self._folder.journals)
+        except (OSError, ValueError, TypeError, LookupError, OverflowError):
+            last_words = []
+            self._listener.noticed(f"{self._folder.journals}: damaged, and so of no use")
+        for said in last_words:
             if said.call is not Call.NONE:
                 failure = failure_from(said, seed, SUDDEN_DEATH, "")
                 self._failures.add_all([failure], self._listener)
@@ -236,7 +256,7 @@ def _load(
 
 
 def _choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
-    """Return the folder of the run to make or to go on with.
+    """Return the folder of the run to make or to resume; one that has no name given is made at once.
 
     Raises:
         InputError: if a run of the given name exists and is not to be resumed.
@@ -247,30 +267,30 @@ def _choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
         if folder.exists() and not options.resume:
             raise InputError(
                 f"{folder.path}: a run of that name exists\n"
-                "    --resume goes on with it; another --name starts a new one"
+                "    use --resume to continue it, or another --name to start a new one"
             )
         return folder
     base = default_name(experiment.env.id, experiment.algorithm.name)
     name = newest_name(base, directory) if options.resume else None
-    return RunFolder(directory / (name or unused_name(base, directory)))
+    return RunFolder(directory / name if name else claim_folder(base, directory))
 
 
 def _find_weights(options: TrainOptions, listener: Listener) -> Path | None:
     if options.weights_from is None:
         return None
-    return find_checkpoint(options.weights_from, "best", runs_dir(options.runs_dir), listener.noticed)[1]
+    directory = runs_dir(options.runs_dir)
+    folder, checkpoint = find_checkpoint(options.weights_from, "best", directory, listener.noticed)
+    require_own_run(folder, [checkpoint], f"--from {options.weights_from}", trust=options.trust)
+    return checkpoint
 
 
 def _make_folder(folder: RunFolder) -> None:
     try:
-        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.path.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
         if not os.access(folder.path, os.W_OK):
             raise PermissionError(None, "no permission", str(folder.path))
-    except OSError as error:
-        raise InputError(
-            f"{folder.path}: the run's folder cannot be written: {error.strerror}\n"
-            "    choose another place with --runs-dir or MUSTER_RUNS_DIR"
-        ) from None
+    except (OSError, ValueError) as error:
+        raise unwritable(folder.path, error) from None
 
 
 def _require_unused(folder: RunFolder) -> None:
@@ -278,43 +298,5 @@ def _require_unused(folder: RunFolder) -> None:
     if folder.exists() or Checkpoints(folder.checkpoints).latest() is not None:
         raise InputError(
             f"{folder.path}: holds another run already\n"
-            "    --resume goes on with it; another --name starts a new one"
+            "    use --resume to continue it, or another --name to start a new one"
         )
-
-
-def _write_description(folder: RunFolder, loaded: LoadedExperiment) -> None:
-    with explained(folder.path):
-        write_json(folder.sources, loaded.sources)
-        write_json(folder.versions, _versions())
-        write_text(folder.experiment, experiment_toml(loaded.experiment))
-
-
-def _versions() -> dict[str, Any]:
-    packages = {}
-    for name in ("muster-rl", "ray", "gymnasium", "numpy", "torch"):
-        try:
-            packages[name.removesuffix("-rl")] = version(name)
-        except PackageNotFoundError:
-            continue
-    return {
-        "python": platform.python_version(),
-        **packages,
-        "git": _git_commit(),
-        "host": socket.gethostname(),
-        "platform": platform.platform(),
-    }
-
-
-def _git_commit() -> str | None:
-    """Return the commit of the folder that training was started from, `-dirty` if it has changes."""
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None

@@ -1,0 +1,109 @@
+"""All that a run folder says of itself, and what of it cannot be read; content never raises an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.errors import InputError
+from muster.experiment.loading import load_saved
+from muster.experiment.schema import Experiment
+from muster.files.regular import is_folder, is_there, odd_kind, read_bytes, read_text
+from muster.runs.checkpoints import EXPERIMENT, Checkpoints
+from muster.runs.files import read_json_lines
+from muster.runs.folder import RunFolder
+from muster.runs.metrics import parse_metrics
+from muster.runs.status import Status, parse_status
+
+
+@dataclass
+class RunRecord:
+    """What a run folder says; what is missing or damaged is empty, and `problems` says what is wrong."""
+
+    folder: RunFolder
+    status: Status = field(default_factory=lambda: Status("unknown"))
+    experiment: Experiment | None = None
+    rows: list[dict[str, str]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    checkpoints: list[str] = field(default_factory=list)
+    best: str | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def last_row(self) -> dict[str, str]:
+        """The newest row of the metrics; empty if there is none."""
+        return self.rows[-1] if self.rows else {}
+
+
+def read_run(folder: RunFolder) -> RunRecord:
+    """Read all of a run folder."""
+    record = read_state(folder)
+    try:
+        record.experiment = load_saved(folder.experiment).experiment
+    except InputError as error:
+        record.problems.append(_relative(str(error), folder))
+    try:
+        if is_there(folder.metrics):
+            record.rows = parse_metrics(read_text(folder.metrics))
+    except (OSError, ValueError) as error:
+        record.problems.append(_problem(folder.metrics, error))
+    try:
+        record.events = read_json_lines(folder.events)
+    except OSError as error:
+        record.problems.append(_problem(folder.events, error))
+    saved = Checkpoints(folder.checkpoints)
+    record.checkpoints = [path.name for path in saved.saved()]
+    record.best = best.name if (best := saved.best()) else None
+    if is_there(folder.checkpoints) and not is_folder(folder.checkpoints):
+        record.problems.append(f"checkpoints: is {odd_kind(folder.checkpoints) or 'a file'}, expected a folder")
+    return record
+
+
+def read_experiment(folder: RunFolder, checkpoint: Path, notice: Callable[[str], None]) -> Experiment:
+    """Return the experiment of a run; if its file is damaged, that of a checkpoint.
+
+    Raises:
+        InputError: if both cannot be read.
+    """
+    try:
+        return load_saved(folder.experiment).experiment
+    except InputError as error:
+        if not is_there(checkpoint / EXPERIMENT):
+            raise
+        notice(f"{_relative(str(error), folder)}; taking the experiment of checkpoint {checkpoint.name}")
+        return load_saved(checkpoint / EXPERIMENT).experiment
+
+
+def read_state(folder: RunFolder) -> RunRecord:
+    """Read only the state of a run, as a list of many needs it."""
+    record = RunRecord(folder)
+    try:
+        record.status, problems = parse_status(read_bytes(folder.status))
+        record.problems += [printable(f"{folder.status.name}: {problem}") for problem in problems]
+    except FileNotFoundError:
+        if not is_there(folder.status) and not is_there(folder.metrics) and not is_there(folder.checkpoints):
+            record.status = Status("starting")
+        else:
+            record.problems.append(f"{folder.status.name}: missing")
+    except (OSError, ValueError) as error:
+        record.problems.append(_problem(folder.status, error))
+    return record
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal would not show as text."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def _problem(path: Path, error: Exception) -> str:
+    reason = error.strerror if isinstance(error, OSError) else None
+    return printable(f"{path.name}: {reason or error}")
+
+
+def _relative(message: str, folder: RunFolder) -> str:
+    """Return what is wrong with the experiment in a line."""
+    lines = [line.strip() for line in message.replace(f"{folder.experiment}", folder.experiment.name).splitlines()]
+    first = lines[0] if len(lines) == 1 or "problem" not in lines[0] else "; ".join(lines[1:])
+    return printable(first)
