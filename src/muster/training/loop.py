@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from muster.engines.engine import Engine, Iteration, SamplingAbandonedError, SimulatorFailure
-from muster.errors import NonFiniteUpdateError, SimulatorError
+from muster.errors import NonFiniteUpdateError, RayLostError, SimulatorError
 from muster.experiment.schema import Experiment
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.events import EventLog
@@ -62,12 +64,28 @@ class Loop:
         self._saved_at = time.monotonic()
         self._told_about_restart = False
         self._score: float | None = None
+        self._call: object | None = None
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """Mark a call that changes nothing of what is saved until it ends, and may last."""
+        self._call = object()
+        try:
+            yield
+        finally:
+            self._call = None
+
+    def save_beside(self, watch: InterruptionWatch) -> None:
+        """Save from another thread while the loop's own hangs in a call; nothing is saved once that has ended."""
+        if (call := self._call) is not None:
+            with suppress(SamplingAbandonedError):
+                self._save(watch, simulators=False, only_during=call)
 
     def run(self, watch: InterruptionWatch) -> Ending:
         """Iterate until a stop rule is met or the run is interrupted, then save.
 
         Raises:
-            SimulatorError, NonFiniteUpdateError: after saving the state from before.
+            SimulatorError, NonFiniteUpdateError, RayLostError: after saving the state from before.
         """
         record = MetricsRecord(self._folder, self._engine.metric_names, self.progress.iteration)
         with explained(self._folder.evaluations):
@@ -78,7 +96,7 @@ class Loop:
                 ending = self._iterate(record, watch) or self._ending(watch)
             self._save(watch)
             return ending
-        except (SimulatorError, NonFiniteUpdateError) as error:
+        except (SimulatorError, NonFiniteUpdateError, RayLostError) as error:
             if isinstance(error, SimulatorError):
                 self._report_failures(error.failures)
             self._save(watch, simulators=False)
@@ -90,7 +108,9 @@ class Loop:
         started = time.monotonic()
         stop = self._experiment.stop
         try:
-            iteration = self._engine.iterate(fraction_done(stop, self.progress), watch.must_abandon, self._tell)
+            with self._under_way():
+                done = fraction_done(stop, self.progress)
+                iteration = self._engine.iterate(done, watch.must_abandon, self._tell)
         except SamplingAbandonedError:
             self._events.add("iteration abandoned", iteration=self.progress.iteration + 1)
             self._save(watch, simulators=False)
@@ -155,7 +175,8 @@ class Loop:
 
         policy, seed = self._engine.policy(), self._experiment.seed
         try:
-            result = evaluate(policy, self._simulator, settings.episodes, seed, on_step=on_step)
+            with self._under_way():
+                result = evaluate(policy, self._simulator, settings.episodes, seed, on_step=on_step)
         except SamplingAbandonedError:
             return
         except SimulatorError as error:
@@ -183,7 +204,9 @@ class Loop:
         best = self.progress.best_score
         return self._score is not None and (best is None or self._score > best)
 
-    def _save(self, watch: InterruptionWatch, *, simulators: bool = True) -> None:
+    def _save(
+        self, watch: InterruptionWatch, *, simulators: bool = True, only_during: object | None = None
+    ) -> None:
         if self.progress.iteration == self._saved_iteration:
             return
         started = time.monotonic()
@@ -195,6 +218,8 @@ class Loop:
         def write(folder: Path) -> None:
             restart = self._engine.save(folder, simulators=simulators and self._experiment.checkpoint.simulators)
             self.progress.save(folder)
+            if self._call is not only_during:
+                raise SamplingAbandonedError
             if restart and not self._told_about_restart:
                 self._told_about_restart = True
                 self._events.add("simulators not saved", reason=restart)

@@ -9,7 +9,7 @@ from pathlib import Path
 from muster.engines.builtin.engine import BuiltinEngine
 from muster.engines.builtin.modelling import Task
 from muster.engines.builtin.tasks import make_task
-from muster.engines.engine import Needs, Request
+from muster.engines.engine import Interrupted, Needs, Request
 from muster.engines.hanging import IN_ONE_PROCESS
 from muster.experiment import LoadedExperiment
 from muster.simulators.building import Simulator
@@ -38,10 +38,16 @@ class BuiltinPlan:
         """A CPU for each worker; nothing in one process."""
         return Needs(self.num_workers) if self.num_workers else None
 
-    def build(self, checkpoint: Path | None, weights_from: Path | None) -> BuiltinEngine:
+    def build(self, checkpoint: Path | None, weights_from: Path | None, interrupted: Interrupted) -> BuiltinEngine:
         """Build the engine."""
         return BuiltinEngine(
-            self.loaded.experiment, self.simulator, self.task, self.num_workers, checkpoint, weights_from
+            self.loaded.experiment,
+            self.simulator,
+            self.task,
+            self.num_workers,
+            interrupted,
+            checkpoint,
+            weights_from,
         )
 
 

@@ -12,9 +12,10 @@ from typing import Protocol
 from muster.engines.builtin.groups import EnvGroup, Fragment, GroupSettings, Weights
 from muster.engines.builtin.mailbox import Mailbox
 from muster.engines.builtin.threads import limit_threads
-from muster.engines.engine import SimulatorFailure, Tell
+from muster.engines.engine import Interrupted, SimulatorFailure, Tell
 from muster.engines.hanging import end_process_on_hang, interrupted_on_hang, tell_of_faults
 from muster.engines.journal import LastWords, UnderWay, read_last_words, read_trace
+from muster.engines.worker_signals import outlive_signals
 from muster.errors import MusterError
 from muster.simulators.building import find_simulator
 
@@ -71,7 +72,7 @@ class Collector(Protocol):
     num_restarted: int
     """How many groups began new episodes in spite of a saved state."""
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
+    def collect(self, weights: Weights, interrupted: Interrupted, tell: Tell) -> Sampled:
         """Return as many fragments as there are groups, in group order; tell of failures as they happen.
 
         Raises:
@@ -105,7 +106,7 @@ class LocalCollector:
         with self._hangs_interrupted():
             self.num_restarted = sum(start.begin(group) for start, group in zip(starts, self._groups, strict=True))
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
+    def collect(self, weights: Weights, interrupted: Interrupted, tell: Tell) -> Sampled:
         for group in self._groups:
             group.tell_of_failures(tell)
         with self._hangs_interrupted():
@@ -137,6 +138,7 @@ class Worker:
 
     def __init__(self, settings: GroupSettings, journals: str, mailbox: Mailbox) -> None:
         limit_threads(1)
+        outlive_signals()
         self._mailbox = mailbox
         self._settings = settings
         self._groups: dict[int, EnvGroup] = {}
