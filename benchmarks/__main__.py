@@ -15,6 +15,7 @@ NAMES = (
     "worker_memory",
     "launch_times",
     "launch_faults",
+    "signals",
     "throughput",
     "solving",
     "growth",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import sys
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -13,13 +16,18 @@ _PREVIOUS: dict[signal.Signals, Any] = {}
 
 def run() -> None:
     """Run the command line."""
+    atexit.register(_ignore)
     for number in EXIT_CODES:
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             _PREVIOUS[number] = signal.signal(number, _end)
 
     from muster.cli.main import run as run_command
 
-    run_command()
+    try:
+        run_command()
+    except SystemExit as ending:
+        _end_if_stuck(ending.code)
+        raise
 
 
 def give_signals_back() -> None:
@@ -27,6 +35,23 @@ def give_signals_back() -> None:
     for number, handler in _PREVIOUS.items():
         signal.signal(number, handler)
     _PREVIOUS.clear()
+
+
+def _end_if_stuck(code: str | int | None) -> None:
+    """End here if Ray, which the process could not leave, would hold up or crash the end of Python."""
+    from muster.clusters.local import is_stuck_in_ray
+
+    if is_stuck_in_ray():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _ignore() -> None:
+    """Take no more signals when all is done: Python gives them back their default effect before it ends."""
+    for number in _PREVIOUS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

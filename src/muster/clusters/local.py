@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import math
 import os
@@ -37,6 +36,7 @@ _OF_ANOTHER_RAY = ("RAY_AUTH_", "RAY_TLS_", "RAY_USE_TLS", "RAY_REDIS_", "RAY_TM
 """Beginnings of the names of variables by which a user reaches a Ray elsewhere."""
 
 _OWN: list[RayProcesses] = []
+_STUCK: list[bool] = []
 
 
 @contextmanager
@@ -99,7 +99,8 @@ def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[Non
         processes = RayProcesses(folder)
         _OWN.append(processes)
         try:
-            with _environment({**_SETTINGS, "RAY_AUTH_TOKEN_PATH": str(token)}):
+            settings = {"RAY_AUTH_TOKEN_PATH": str(token), "RAY_RAYLET_PID": str(os.getpid())}
+            with _environment({**_SETTINGS, **settings}):
                 _reread_authentication()
                 with processes.starting(), _on_loopback():
                     _start(
@@ -122,6 +123,11 @@ def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[Non
 def ray_is_lost() -> bool:
     """Whether a Ray of our own has ended by itself."""
     return any(processes.are_lost() for processes in _OWN)
+
+
+def is_stuck_in_ray() -> bool:
+    """Whether this process could not leave Ray: then Python cannot end in its usual way either."""
+    return bool(_STUCK)
 
 
 def end_ray_now() -> None:
@@ -152,8 +158,7 @@ def _shut_down(processes: RayProcesses) -> None:
     if node is not None:
         node.kill_all_processes = lambda **_: processes.end()
     if processes.are_lost():
-        # It would wait for them, and so would the same function when Python ends.
-        atexit.unregister(ray.shutdown)
+        _STUCK.append(True)
     else:
         _leave()
     processes.end()
@@ -167,7 +172,7 @@ def _leave() -> None:
     leaving.start()
     leaving.join(SHUTDOWN_SECONDS)
     if leaving.is_alive():
-        atexit.unregister(ray.shutdown)
+        _STUCK.append(True)
 
 
 @contextmanager
