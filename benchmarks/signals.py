@@ -113,9 +113,9 @@ def _start(case: Case, folder: Path) -> subprocess.Popen[bytes]:
     settings = [text for key, value in OVERRIDES.items() for text in ("--set", f"{key}={value}")]
     (folder / "tmp").mkdir()
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "MUSTER_"))}
+    command = [str(Path(sys.executable).with_name("muster")), "train", "CartPole-v1", "--quiet", *settings]
     return subprocess.Popen(
-        [str(Path(sys.executable).with_name("muster")), "train", "CartPole-v1", "--workers", str(case.workers)]
-        + ["--runs-dir", str(folder), "--quiet", *settings],
+        [*command, "--workers", str(case.workers), "--runs-dir", str(folder)],
         env={**kept, "TMPDIR": str(folder / "tmp"), MARK: folder.name},
         stdout=subprocess.DEVNULL,
         stderr=(folder / "log").open("wb"),
@@ -224,7 +224,7 @@ def _page(outcomes: list[Outcome]) -> str:
         f"| {median(o.seconds for o in cell):.1f} | {max(o.seconds for o in cell):.1f} |"
         for (name, target, workers), cell in cells.items()
     ]
-    moments = defaultdict(int)
+    moments: dict[str, int] = defaultdict(int)
     for outcome in outcomes:
         moments[outcome.moment] += 1
     spread = ", ".join(f"{count} {moment}" for moment, count in moments.items())
@@ -233,8 +233,8 @@ def _page(outcomes: list[Outcome]) -> str:
         [
             "# Signals at random moments",
             "",
-            f"{len(outcomes)} signals to runs of {ITERATIONS} iterations of PPO on CartPole-v1, each saved and every "
-            "second one followed by an evaluation; `twice` is to the process and then to its group, at most 2 s "
+            f"{len(outcomes)} signals to runs of {ITERATIONS} iterations of PPO on CartPole-v1, each of which is "
+            "saved and every second one evaluated; `twice` is to the process and then to its group, at most 2 s "
             f"later. Moments: {spread}.",
             "",
             "Good: the exit code is the signal's (0 if the last iteration was done), every iteration in "

@@ -22,6 +22,7 @@ from muster.cli.schema import schema
 from muster.cli.screen import show_error
 from muster.cli.show import show
 from muster.cli.start import give_signals_back
+from muster.cli.streams import steady_streams
 from muster.cli.sweep import sweep
 from muster.cli.train import train
 from muster.errors import MusterError
@@ -70,7 +71,9 @@ def main(
     ] = False,
 ) -> None:
     """Train a reinforcement-learning agent in your own simulator: on a laptop, or with the same file elsewhere."""
-    if context.invoked_subcommand not in ("train", "sweep"):
+    if context.invoked_subcommand in ("train", "sweep"):
+        steady_streams()
+    else:
         give_signals_back()
 
 

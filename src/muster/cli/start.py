@@ -6,7 +6,6 @@ import atexit
 import os
 import signal
 import sys
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -42,9 +41,8 @@ def _end_if_stuck(code: str | int | None) -> None:
     from muster.clusters.local import is_stuck_in_ray
 
     if is_stuck_in_ray():
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
