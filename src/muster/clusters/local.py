@@ -58,7 +58,7 @@ def ray_for(
         if ray.util.get_current_placement_group() is None:
             _require_free(num_cpus, num_gpus, "the Ray in use")
         yield
-    elif address := os.environ.get(ADDRESS_VARIABLE):
+    elif address := address_to_join():
         with joined(address, show_worker_output=show_worker_output):
             _require_free(num_cpus, num_gpus, f"the Ray at {address} (from {ADDRESS_VARIABLE})")
             yield
@@ -70,6 +70,12 @@ def ray_for(
             yield
 
 
+def address_to_join() -> str | None:
+    """Return the address of the Ray that RAY_ADDRESS names; `local` stands for one of our own, as for Ray."""
+    address = os.environ.get(ADDRESS_VARIABLE)
+    return None if address == "local" else address or None
+
+
 @contextmanager
 def joined(address: str, *, show_worker_output: bool) -> Iterator[None]:
     """Use the Ray at an address.
@@ -77,6 +83,7 @@ def joined(address: str, *, show_worker_output: bool) -> Iterator[None]:
     Raises:
         ClusterError: if there is none.
     """
+    _reread_authentication()
     _start(
         f"{ADDRESS_VARIABLE}={address}: no Ray to join there: {{error}}\n"
         f"    unset {ADDRESS_VARIABLE} to train with a Ray of this run's own",
@@ -189,7 +196,7 @@ def _on_loopback() -> Iterator[None]:
 
 
 def _reread_authentication() -> None:
-    """Make Ray see this run's token: it reads mode and token only when it is imported and first used."""
+    """Make Ray see the environment's mode and token: it reads them only when it is imported and first used."""
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
     Config.initialize("")
