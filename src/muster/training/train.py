@@ -18,7 +18,8 @@ from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.local import ray_for
 from muster.engines.engine import Engine, Needs
 from muster.engines.failing import failure_from
-from muster.engines.journal import Call, read_last_words
+from muster.engines.journal import Call
+from muster.engines.journal_reading import read_last_words
 from muster.errors import AllocationError, InputError, InterruptedRunError, MusterError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
 from muster.experiment.writing import experiment_toml

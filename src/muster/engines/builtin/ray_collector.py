@@ -19,7 +19,8 @@ from muster.engines.engine import (
     Tell,
 )
 from muster.engines.failing import cause_of_death, failure_from
-from muster.engines.journal import Call, LastWords
+from muster.engines.journal import Call
+from muster.engines.journal_reading import LastWords
 from muster.engines.waiting import POLL_SECONDS, get
 from muster.errors import MusterError, RayLostError, SimulatorError
 

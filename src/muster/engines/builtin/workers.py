@@ -14,7 +14,8 @@ from muster.engines.builtin.mailbox import Mailbox
 from muster.engines.builtin.threads import limit_threads
 from muster.engines.engine import Interrupted, SimulatorFailure, Tell
 from muster.engines.hanging import end_process_on_hang, interrupted_on_hang, tell_of_faults
-from muster.engines.journal import LastWords, UnderWay, read_last_words, read_trace
+from muster.engines.journal import UnderWay, journal_folder
+from muster.engines.journal_reading import LastWords, read_last_words, read_trace
 from muster.engines.worker_signals import outlive_signals
 from muster.errors import MusterError
 from muster.simulators.building import find_simulator
@@ -99,9 +100,8 @@ class LocalCollector:
 
     def __init__(self, settings: GroupSettings, starts: Sequence[GroupStart], journals: Path | None) -> None:
         tell_of_faults()
+        journals = journals and journal_folder(journals)
         self._timeout, self._journals = settings.step_timeout, journals
-        if journals is not None:
-            journals.mkdir(exist_ok=True)
         self._groups = [start.create(settings, journals) for start in starts]
         with self._hangs_interrupted():
             self.num_restarted = sum(start.begin(group) for start, group in zip(starts, self._groups, strict=True))
@@ -143,8 +143,7 @@ class Worker:
         self._settings = settings
         self._groups: dict[int, EnvGroup] = {}
         self._broken: MusterError | None = None
-        self._journals = session_folder() / journals
-        self._journals.mkdir(parents=True)
+        self._journals = journal_folder(session_folder() / journals)
         # Importing may take long and is no hang; what is wrong with it will be told when simulators are built.
         with suppress(Exception):
             find_simulator(settings.simulator.id, settings.simulator.paths)
@@ -195,7 +194,8 @@ class Worker:
     def close(self) -> list[SimulatorFailure]:
         """Close the simulators; return what failed in that."""
         failures = [failure for group in self._groups.values() for failure in group.close()]
-        shutil.rmtree(self._journals, ignore_errors=True)
+        if self._journals is not None:
+            shutil.rmtree(self._journals, ignore_errors=True)
         return failures
 
 
