@@ -11,6 +11,7 @@ from muster.cli.options import AsJson, Checkpoint, Run, RunsDir
 from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import SimulatorError
 from muster.experiment.loading import load_experiment
+from muster.experiment.quantities import counted
 from muster.runs.finding import find_checkpoint
 from muster.runs.folder import runs_dir as folder_of_runs
 
@@ -50,5 +51,6 @@ def evaluate(
         return
     console().print(
         f"{folder.name}, checkpoint {path.name}: return {figure(result.return_mean)} "
-        f"± {figure(result.return_std)}, length {figure(result.length_mean)}, over {result.episodes} episodes"
+        f"± {figure(result.return_std)}, length {figure(result.length_mean)}, "
+        f"over {counted(result.episodes, 'episode')}"
     )

@@ -10,7 +10,7 @@ from rich.table import Table
 from muster.cli.options import AsJson, Run, RunsDir
 from muster.cli.screen import console, figure, print_json, sparkline
 from muster.experiment.loading import load_experiment
-from muster.experiment.quantities import format_duration
+from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import Experiment
 from muster.runs.files import read_json_lines
 from muster.runs.finding import find_run
@@ -79,7 +79,7 @@ def _show(summary: RunSummary) -> None:
     table.add_row("experiment", f"{experiment.algorithm.name} on {experiment.env.id}, seed {experiment.seed}")
     reason = f": {status.reason}" if status.reason else ""
     table.add_row("state", status.shown_state + reason)
-    table.add_row("progress", f"{status.steps:,} steps in {status.iteration} iterations")
+    table.add_row("progress", f"{status.steps:,} steps in {counted(status.iteration, 'iteration')}")
     table.add_row("return", f"{figure(status.return_mean)}  {sparkline(summary.returns, SPARKLINE_WIDTH)}")
     if row:
         seconds = float(row["time/total"])

@@ -11,6 +11,7 @@ from muster.cli.options import AsJson, RunsDir, Settings, Target
 from muster.cli.screen import console, figure, print_json
 from muster.errors import InputError, MusterError
 from muster.experiment.loading import LoadedExperiment, Override, load_experiment, parse_set
+from muster.experiment.quantities import counted
 from muster.experiment.schema import describe
 
 
@@ -123,9 +124,8 @@ def _train(
 def _show_result(result: Any) -> None:
     screen = console()
     screen.print(f"{result.state}: {result.reason}")
-    screen.print(
-        f"{result.steps:,} steps in {result.iterations} iterations, mean return {figure(result.return_mean)}"
-    )
+    iterations = counted(result.iterations, "iteration")
+    screen.print(f"{result.steps:,} steps in {iterations}, mean return {figure(result.return_mean)}")
     if result.checkpoint is None:
         return
     screen.print(f"results in {result.run}\n")
@@ -145,4 +145,4 @@ def _show_seeds(result: Any) -> None:
     if result.interval is not None:
         low, high = (figure(end) for end in result.interval)
         interval = f", 95 % interval {low} to {high}"
-    screen.print(f"{len(result.runs)} seeds: mean return {figure(result.return_mean)}{interval}")
+    screen.print(f"{counted(len(result.runs), 'seed')}: mean return {figure(result.return_mean)}{interval}")

@@ -16,6 +16,7 @@ from muster.clusters.allocation.reading import usable_cpus, usable_gpus
 from muster.clusters.ray_processes import RayProcesses
 from muster.clusters.temporary import temporary_folder
 from muster.errors import ClusterError
+from muster.experiment.quantities import counted
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 FREE_SECONDS = 15.0
@@ -65,7 +66,8 @@ def ray_for(
     else:
         cpus, gpus = usable_cpus(), usable_gpus()
         if (num_cpus > cpus and not shares_cpus) or num_gpus > gpus:
-            raise _too_much(num_cpus, num_gpus, f"this machine has {cpus} CPUs and {gpus} GPUs", cpus)
+            there = f"this machine has {counted(cpus, 'CPU')} and {counted(gpus, 'GPU')}"
+            raise _too_much(num_cpus, num_gpus, there, cpus)
         with _own(num_cpus, math.ceil(num_gpus), show_worker_output):
             yield
 
@@ -218,16 +220,18 @@ def _require_free(num_cpus: int, num_gpus: float, whose: str) -> None:
         if num_cpus > cpus or num_gpus > gpus or time.monotonic() > deadline:
             break
         time.sleep(POLL_SECONDS)
-    figures = f"{whose} has {cpus} CPUs, {free_cpus} of them free"
+    figures = f"{whose} has {counted(cpus, 'CPU')}, {free_cpus} of them free"
     if num_gpus:
-        figures += f", and {gpus:g} GPUs, {free_gpus:g} of them free"
+        figures += f", and {counted(gpus, 'GPU')}, {free_gpus:g} of them free"
     raise _too_much(num_cpus, num_gpus, figures, free_cpus)
 
 
 def _too_much(num_cpus: int, num_gpus: float, figures: str, most_workers: int) -> ClusterError:
-    asked = f"{num_cpus} CPUs and {num_gpus:g} GPUs" if num_gpus else f"{num_cpus} workers"
+    asked = counted(num_cpus, "worker")
+    if num_gpus:
+        asked = f"{counted(num_cpus, 'CPU')} and {counted(num_gpus, 'GPU')}"
     hint = f"ask for --workers {most_workers} at most" if num_cpus > most_workers else "ask for fewer --gpus"
-    return ClusterError(f"{asked} were asked for, but {figures}\n    {hint}")
+    return ClusterError(f"asked for {asked}, but {figures}\n    {hint}")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from muster.engines.engine import Engine, Iteration, SamplingAbandonedError, SimulatorFailure
 from muster.errors import NonFiniteUpdateError, RayLostError, SimulatorError
+from muster.experiment.quantities import counted
 from muster.experiment.schema import Experiment
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.events import EventLog
@@ -142,13 +143,19 @@ class Loop:
             self._status.update(**progress_status(progress))
         if iteration.workers_lost:
             self._events.add("worker lost", count=iteration.workers_lost, iteration=progress.iteration)
-            self._listener.noticed(f"{iteration.workers_lost} worker lost and replaced; its episodes restarted")
+            lost = counted(iteration.workers_lost, "worker")
+            self._listener.noticed(f"{lost} lost and replaced; new episodes start there")
         self._report_failures(iteration.failures)
-        if iteration.failures and progress.simulator_failures > self._experiment.env.max_failures:
-            last = iteration.failures[-1]
+        self._require_few(iteration.failures)
+
+    def _require_few(self, failures: list[SimulatorFailure]) -> None:
+        """Look that these failures, with those before, are not too many."""
+        count, most = self.progress.simulator_failures, self._experiment.env.max_failures
+        if failures and count > most:
+            last = failures[-1]
             raise SimulatorError(
-                f"the simulator failed {progress.simulator_failures} times, more than env.max_failures = "
-                f"{self._experiment.env.max_failures}; the last time: {last}\n\n{last.traceback}"
+                f"the simulator failed {counted(count, 'time')}, more than env.max_failures = {most}; "
+                f"the last time: {last}\n\n{last.traceback}"
             )
 
     def _tell(self, failure: SimulatorFailure) -> None:
@@ -180,8 +187,9 @@ class Loop:
         except SamplingAbandonedError:
             return
         except SimulatorError as error:
-            self.progress.simulator_failures += 1
+            self.progress.simulator_failures += len(error.failures)
             self._report_failures(error.failures)
+            self._require_few(error.failures)
             return
         self._score = result.return_mean
         line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}
@@ -189,7 +197,7 @@ class Loop:
             append_json_line(self._folder.evaluations, line)
         self._listener.noticed(
             f"evaluated at iteration {iteration}: return {result.return_mean:.4g} "
-            f"± {result.return_std:.2g} over {result.episodes} episodes"
+            f"± {result.return_std:.2g} over {counted(result.episodes, 'episode')}"
         )
 
     def _checkpoint_is_due(self) -> bool:
