@@ -191,14 +191,11 @@ def test_a_rollout_of_90_seconds_is_waited_for(tmp_path: Path, ray_with_four_cpu
     assert row["policy/loss"] != ""
 
 
-@pytest.mark.parametrize(
-    "stop", [{"iterations": 4}, {"iterations": None, "steps": 320}], ids=["iterations", "steps"]
-)
+@pytest.mark.parametrize("stop", [{"stop__iterations": 4}, {"stop__iterations": None, "stop__steps": 320}])
 def test_a_linear_schedule_falls_to_the_end(
     stop: dict[str, Any], tmp_path: Path, ray_with_four_cpus: None
 ) -> None:
-    changes = {f"stop__{key}": value for key, value in stop.items()}
-    small("tests.toys:Guess", tmp_path, algorithm__lr=0.01, algorithm__lr_schedule="linear", **changes)
+    small("tests.toys:Guess", tmp_path, algorithm__lr=0.01, algorithm__lr_schedule="linear", **stop)
     rates = [float(row["learner/lr"]) for row in read_metrics(tmp_path / "run" / "metrics.csv")]
     assert len(rates) == 4
     assert all(later < earlier for earlier, later in pairwise(rates))
@@ -209,9 +206,9 @@ def test_failures_while_evaluating_count(tmp_path: Path, ray_with_four_cpus: Non
     file = tmp_path / "fail"
 
     class Listener(Silence):
-        def started(self, start: Any) -> None:
+        def iterated(self, row: Any, progress: Any) -> None:
             file.touch()
 
     changes: dict[str, Any] = {"env__config": {"file": str(file)}, "evaluation__every": 1, "listener": Listener()}
-    with pytest.raises(SimulatorError, match="failed 1 time, more than env.max_failures = 0"):
+    with pytest.raises(SimulatorError, match=r"failed 1 time, more than env.max_failures = 0"):
         small("tests.toys:FailsWhenEvaluated", tmp_path, env__max_failures=0, **changes)
