@@ -44,8 +44,8 @@ class InterruptionWatch:
     """Listens for INT, TERM, HUP and USR2 and watches the clock; a second signal ends the process at once.
 
     The iteration under way is finished if the grace period or the wall time allows it; otherwise it is abandoned,
-    and the run is saved as it was before. If the process has not ended when the grace period has, a thread of the
-    watch saves what there is and ends it.
+    and the run is saved as it was before. If that takes too long, the last resort saves what there is and ends the
+    process.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class InterruptionWatch:
 
     @contextmanager
     def last_resort(self, save: Callable[[], None]) -> Iterator[None]:
-        """In this block, `save` is called in a thread of its own if the grace period ends before the process."""
+        """In this block a thread calls `save` and ends the process when the grace period is about to end."""
         self._last_resort = save
         try:
             yield
@@ -175,9 +175,10 @@ class InterruptionWatch:
             raise Interrupted(self._asked)
 
     def _end(self, code: int) -> None:
+        if self._last_resort is None:
+            return
         try:
-            if self._last_resort is not None:
-                self._last_resort()
+            self._last_resort()
         finally:
             end_at_once(code)
 
