@@ -29,8 +29,7 @@ NUM_SIGNALS = 300
 AT_A_TIME = 2
 ITERATIONS = 30
 GRACE_SECONDS = 20.0
-LONGEST_RUN = {0: 2.4, 2: 7.0}
-"""Seconds over which the moments are spread: from the start of Python to the end of the process."""
+WORKERS = (0, 2)
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: 75}
 TARGETS = ("process", "group", "twice")
 MARK = "MUSTER_SIGNALS_BENCHMARK"
@@ -79,12 +78,21 @@ def run(part: str = "") -> str:
 
 def _cases(count: int) -> list[Case]:
     rng = random.Random(0)
-    kinds = list(product(CODES, TARGETS, LONGEST_RUN))
+    kinds = list(product(CODES, TARGETS, WORKERS))
     chosen = [kinds[k % len(kinds)] for k in range(count)]
+    lengths = {workers: _undisturbed_seconds(workers) for workers in WORKERS}
     return [
-        Case(number, target, workers, rng.uniform(0.0, LONGEST_RUN[workers]), rng.uniform(0.0, 2.0))
+        Case(number, target, workers, rng.uniform(0.0, lengths[workers]), rng.uniform(0.0, 2.0))
         for number, target, workers in chosen
     ]
+
+
+def _undisturbed_seconds(workers: int) -> float:
+    """Return how long a run lasts, from the start of Python to the end of the process: the moments are in it."""
+    with tempfile.TemporaryDirectory(prefix="sig-", dir="/tmp") as folder:
+        started = time.monotonic()
+        _start(Case(signal.SIGTERM, "process", workers, 0.0, 0.0), Path(folder)).wait()
+        return time.monotonic() - started
 
 
 def _try(case: Case) -> Outcome:

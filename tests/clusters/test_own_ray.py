@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from muster.clusters.local import ray_for
+from muster.engines.worker_signals import outlive_signals
 from tests.commands import MUSTER, environment
 
 NOBODY = 65534
@@ -51,10 +53,26 @@ class _Actor:
     def answer(self) -> int:
         return 1
 
+    def end_a_program(self) -> int:
+        """Outlive signals as a worker does; return how a program ended that is terminated, as simulators do."""
+        outlive_signals()
+        signal.raise_signal(signal.SIGTERM)
+        program = subprocess.Popen(["sleep", "60"])
+        program.terminate()
+        return program.wait(timeout=10)
+
 
 def _of_ray() -> list[psutil.Process]:
     children = psutil.Process().children(recursive=True)
     return [psutil.Process(), *children]
+
+
+def test_a_worker_outlives_signals_and_ends_programs_of_its_simulators(own_ray: Path) -> None:
+    import ray
+
+    actor = ray.remote(num_cpus=0)(_Actor).remote()
+    assert ray.get(actor.end_a_program.remote()) == -signal.SIGTERM
+    assert ray.get(actor.answer.remote()) == 1
 
 
 def test_all_ports_are_on_loopback(own_ray: Path) -> None:

@@ -19,6 +19,7 @@ from muster.runs.metrics import read_metrics
 from tests.commands import MUSTER, environment, last_json, muster, start_muster, wait_until
 
 ENDLESS = ["train", "CartPole-v1", "--name", "run", "--quiet", "--json", "--stop-steps", "1e9"]
+LONG = pytest.mark.long
 SHORT_GRACE = (
     "import sys\n"
     "from muster.training import interruption\n"
@@ -74,7 +75,9 @@ def _require_saved(folder: Path, stdout: str, code: int) -> None:
     assert [int(row["iteration"]) for row in rows] == list(range(1, more + 1))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGHUP, 143), pytest.param(signal.SIGTERM, 143, marks=LONG), (signal.SIGINT, 130)]
+)
 def test_a_signal_to_the_group_saves_with_workers(
     number: signal.Signals, code: int, tmp_path: Path, scratch: Path
 ) -> None:
@@ -122,7 +125,7 @@ def test_a_second_signal_leaves_nothing_of_ray(tmp_path: Path, scratch: Path) ->
     assert (process.returncode, time.monotonic() - sent < 3) == (143, True)
 
 
-@pytest.mark.parametrize("delay", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("delay", [0.1, pytest.param(0.3, marks=LONG), 0.6])
 def test_a_signal_before_training_is_no_failure(delay: float, tmp_path: Path, scratch: Path) -> None:
     process = _start("--workers", "0", cwd=tmp_path, scratch=scratch)
     time.sleep(delay)
@@ -132,7 +135,7 @@ def test_a_signal_before_training_is_no_failure(delay: float, tmp_path: Path, sc
     assert "Traceback" not in stderr
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=LONG)])
 def test_building_simulators_is_interrupted(workers: str, tmp_path: Path, scratch: Path) -> None:
     stuck = ["train", "tests.toys:Stuck", *ENDLESS[2:], "--workers", workers, "--set", "env.config.where=build"]
     process = start_muster(*stuck, cwd=tmp_path, new_session=True, TMPDIR=str(scratch))
@@ -144,7 +147,7 @@ def test_building_simulators_is_interrupted(workers: str, tmp_path: Path, scratc
     assert stderr == "error: interrupted by SIGTERM before training began\n"
 
 
-@pytest.mark.parametrize(("where", "workers"), [("step", 0), ("close", 0), ("step", 2)])
+@pytest.mark.parametrize(("where", "workers"), [("step", 0), ("close", 0), pytest.param("step", 2, marks=LONG)])
 def test_a_simulator_that_hangs_does_not_hold_up_the_end(
     where: str, workers: int, tmp_path: Path, scratch: Path
 ) -> None:
@@ -171,6 +174,15 @@ def test_a_simulator_that_hangs_does_not_hold_up_the_end(
     assert int(latest.name) == status["iteration"] == len(read_metrics(tmp_path / "runs" / "run" / "metrics.csv"))
 
 
+def test_the_wall_time_is_kept_when_a_simulator_hangs(tmp_path: Path, scratch: Path) -> None:
+    stuck = ["train", "tests.toys:Stuck", *ENDLESS[2:], "--workers", "0", "--set", "env.config.where=step"]
+    end = time.time() + 12
+    done = muster(*stuck, cwd=tmp_path, TMPDIR=str(scratch), MUSTER_END_TIME=str(end))
+    assert (done.returncode, time.time() < end) == (75, True), done.stderr
+    latest = (tmp_path / "runs" / "run" / "checkpoints" / "latest").resolve()
+    assert int(latest.name) == len(read_metrics(tmp_path / "runs" / "run" / "metrics.csv")) > 0
+
+
 def test_a_kill_leaves_nothing_of_ray(tmp_path: Path, scratch: Path) -> None:
     process = _start("--workers", "2", cwd=tmp_path, scratch=scratch)
     _wait_for_rows(tmp_path)
@@ -178,7 +190,7 @@ def test_a_kill_leaves_nothing_of_ray(tmp_path: Path, scratch: Path) -> None:
     process.communicate()
 
 
-@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+@pytest.mark.parametrize("name", ["raylet", pytest.param("gcs_server", marks=LONG)])
 def test_a_lost_ray_is_noticed_and_the_run_is_saved(name: str, tmp_path: Path, scratch: Path) -> None:
     process = _start("--workers", "2", cwd=tmp_path, scratch=scratch)
     _wait_for_rows(tmp_path)

@@ -114,12 +114,17 @@ class InterruptionWatch:
 
     @contextmanager
     def last_resort(self, save: Callable[[], None]) -> Iterator[None]:
-        """In this block a thread calls `save` and ends the process when the grace period is about to end."""
+        """In this block a thread calls `save` and ends the process when grace or wall time is nearly over."""
         self._last_resort = save
+        timer = None
+        if self.end_time is not None:
+            timer = self._end_later(self.end_time - time.time() - SAFETY_SECONDS / 2, RESUMABLE)
         try:
             yield
         finally:
             self._last_resort = None
+            if timer is not None:
+                timer.cancel()
 
     def measured(self, *, iteration: float | None = None, save: float | None = None) -> None:
         """Learn how long an iteration or a save takes, to keep that much of the wall time."""
@@ -168,11 +173,15 @@ class InterruptionWatch:
             end_at_once(code)
         self._asked_by = number
         self.interrupt(Interruption(f"interrupted by {signal.Signals(number).name}", code))
-        self._timer = threading.Timer(GRACE_SECONDS - SAFETY_SECONDS / 2, self._end, (code,))
-        self._timer.daemon = True
-        self._timer.start()
+        self._timer = self._end_later(GRACE_SECONDS - SAFETY_SECONDS / 2, code)
         if self._has_nothing_to_save and self._asked is not None:
             raise Interrupted(self._asked)
+
+    def _end_later(self, seconds: float, code: int) -> threading.Timer:
+        timer = threading.Timer(max(0.0, seconds), self._end, (code,))
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def _end(self, code: int) -> None:
         if self._last_resort is None:
