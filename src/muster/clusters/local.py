@@ -139,12 +139,6 @@ def is_stuck_in_ray() -> bool:
     return bool(_STUCK)
 
 
-def end_ray_now() -> None:
-    """End a Ray of our own without another word to it, since this process is about to end."""
-    for processes in _OWN:
-        processes.end()
-
-
 def _start(message: str, **options: Any) -> None:
     """Start or join Ray, which is to leave this process's signals alone."""
     import ray

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
-from muster.clusters.local import end_ray_now, ray_is_lost
+from muster.clusters.local import ray_is_lost
 from muster.errors import InputError, RayLostError
 
 END_TIME_VARIABLE = "MUSTER_END_TIME"
@@ -42,6 +42,8 @@ class Interrupted(KeyboardInterrupt):
 
 class InterruptionWatch:
     """Listens for INT, TERM, HUP and USR2 and watches the clock; a second signal ends the process at once.
+
+    What is left of a Ray of our own when the process ends so is ended by its guard.
 
     The iteration under way is finished if the grace period or the wall time allows it; otherwise it is abandoned,
     and the run is saved as it was before. If that takes too long, the last resort saves what there is and ends the
@@ -170,7 +172,7 @@ class InterruptionWatch:
         if self._asked is not None:
             if number == self._asked_by and time.monotonic() - self._asked_time < REPEATED_SIGNAL_SECONDS:
                 return
-            end_at_once(code)
+            os._exit(code)
         self._asked_by = number
         self.interrupt(Interruption(f"interrupted by {signal.Signals(number).name}", code))
         self._timer = self._end_later(GRACE_SECONDS - SAFETY_SECONDS / 2, code)
@@ -189,13 +191,7 @@ class InterruptionWatch:
         try:
             self._last_resort()
         finally:
-            end_at_once(code)
-
-
-def end_at_once(code: int) -> None:
-    """End this process, and what it has started for Ray, without waiting for anything else."""
-    end_ray_now()
-    os._exit(code)
+            os._exit(code)
 
 
 def _end_time() -> float | None:
