@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -146,11 +147,30 @@ def _start(message: str, **options: Any) -> None:
     original = ray._private.utils.set_sigterm_handler
     ray._private.utils.set_sigterm_handler = lambda handler: None
     try:
-        ray.init(logging_level=logging.ERROR, **options)
+        with _term_kept():
+            ray.init(logging_level=logging.ERROR, **options)
     except Exception as error:
         raise ClusterError(message.format(error=error)) from None
     finally:
         ray._private.utils.set_sigterm_handler = original
+
+
+@contextmanager
+def _term_kept() -> Iterator[None]:
+    """Keep the handler of TERM: Ray's library puts its own in its place when it starts, and none when it ends.
+
+    One that comes meanwhile waits.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        if (handler := signal.getsignal(signal.SIGTERM)) is not None:
+            signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _shut_down(processes: RayProcesses) -> None:
@@ -172,8 +192,9 @@ def _leave() -> None:
     import ray
 
     leaving = threading.Thread(target=ray.shutdown, name="leaving Ray", daemon=True)
-    leaving.start()
-    leaving.join(SHUTDOWN_SECONDS)
+    with _term_kept():
+        leaving.start()
+        leaving.join(SHUTDOWN_SECONDS)
     if leaving.is_alive():
         _STUCK.append(True)
 

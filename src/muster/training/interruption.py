@@ -100,14 +100,14 @@ class InterruptionWatch:
     def nothing_to_save(self) -> Iterator[None]:
         """In this block a signal raises `Interrupted` at once; so does one that came before.
 
-        So does whatever a library makes of it: an import that is interrupted may raise another error.
+        So does what a library makes of it: an interrupted import may raise another error, and Ray its own.
         """
         self._has_nothing_to_save = True
         try:
             if self._asked is not None:
                 raise Interrupted(self._asked)
             yield
-        except Exception:
+        except (Exception, KeyboardInterrupt):
             if self._asked is not None:
                 raise Interrupted(self._asked) from None
             raise
