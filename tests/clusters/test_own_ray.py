@@ -162,3 +162,17 @@ def test_the_users_own_settings_come_back(monkeypatch: pytest.MonkeyPatch, own_r
 def test_a_socket_path_is_short_enough(own_ray: Path) -> None:
     sockets = [path for path in own_ray.rglob("*") if path.is_socket()]
     assert max(len(os.fsencode(path)) for path in sockets) <= 107
+
+
+def test_a_handler_of_term_is_kept_while_ray_is_there_and_after(tmp_path: Path) -> None:
+    script = (
+        "import os, signal\n"
+        "from muster.clusters.local import ray_for\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('heard', flush=True))\n"
+        "with ray_for(1, show_worker_output=False):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "heard\nheard\n"), done.stderr
