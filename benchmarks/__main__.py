@@ -19,6 +19,7 @@ NAMES = (
     "launch_signals",
     "rendezvous",
     "strangers",
+    "signals",
     "throughput",
     "solving",
     "growth",

@@ -258,3 +258,23 @@ class Housed(Guess):
         super().__init__()
         with (Path(folder) / "built").open("a") as file:
             file.write("x")
+
+
+class Stuck(Guess):
+    """Sleeps for a minute while it is built; or after a hundred steps, in every step or while it is closed."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where, self.taken = where, 0
+        if where == "build":
+            time.sleep(60)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.taken += 1
+        if self.where == "step" and self.taken > 100:
+            time.sleep(60)
+        return super().step(action)
+
+    def close(self) -> None:
+        if self.where == "close" and self.taken > 100:
+            time.sleep(60)

@@ -1,6 +1,6 @@
 """`python -m muster`: the command line."""
 
-from muster.cli.main import run
+from muster.cli.start import run
 
 if __name__ == "__main__":
     run()

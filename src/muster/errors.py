@@ -8,6 +8,8 @@
     ├── SimulatorError             3   the simulator failed too often
     ├── ClusterError               4   Ray did not come up
     │   └── AllocationError            what a scheduler or launcher says of the job cannot be read
+    ├── InterruptedRunError        a signal's   it came before training began
+    ├── RayLostError               1   Ray ended while it was in use
     ├── RunLockedError             1   another process writes this run
     ├── StorageError               1   a file of the run could not be written
     └── NonFiniteUpdateError       1   learning gave infinities or NaN; nothing was applied
@@ -90,6 +92,18 @@ class ClusterError(MusterError):
 
 class AllocationError(ClusterError):
     """What a scheduler or launcher says of the job cannot be read, or does not fit together."""
+
+
+class InterruptedRunError(MusterError):
+    """A signal ended the run before it had begun to train."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class RayLostError(MusterError):
+    """Ray ended while it was in use; what was learned before is kept."""
 
 
 class RunLockedError(MusterError):

@@ -59,8 +59,8 @@ def test_the_exit_code(
     ("reasons", "expected"),
     [
         (["the wall time is about to end"] * 2, "the wall time is about to end"),
-        (["the wall time is about to end", "lost"], "2 trials are not done"),
-        (["", ""], "2 trials are not done"),
+        (["the wall time is about to end", "lost"], "not done: 2 trials"),
+        (["", ""], "not done: 2 trials"),
     ],
 )
 def test_a_reason_that_all_trials_share_is_the_sweep_s(reasons: list[str], expected: str) -> None:

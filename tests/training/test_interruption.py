@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.runs.checkpoints import Checkpoints, verify
+from muster.training.interruption import Interrupted, Interruption, InterruptionWatch
 from tests.commands import last_json, muster, policy_bytes, start_muster, timeless_metrics, wait_until
 
 ENDLESS = ["train", "CartPole-v1", "--workers", "0", "--name", "run", "--quiet", "--stop-steps", "1e9"]
@@ -144,3 +145,9 @@ def test_the_wall_time_ends_an_evaluation_too(tmp_path: Path) -> None:
     done = muster(*ENDLESS, *settings, "--json", cwd=tmp_path, MUSTER_END_TIME=str(end))
     assert time.time() < end
     assert (done.returncode, last_json(done)["iterations"]) == (75, 1)
+
+
+def test_what_a_library_makes_of_a_signal_is_an_interruption_too() -> None:
+    with InterruptionWatch() as watch, pytest.raises(Interrupted, match="by SIGTERM"), watch.nothing_to_save():
+        watch.interrupt(Interruption("interrupted by SIGTERM", 143))
+        raise KeyboardInterrupt

@@ -298,7 +298,7 @@ def test_with_overlap_nobody_waits_for_the_slowest(tmp_path: Path, ray_with_four
 
 
 def test_more_workers_than_ray_has_cpus_is_an_error(tmp_path: Path, ray_with_four_cpus: None) -> None:
-    with pytest.raises(ClusterError, match=r"9 workers were asked for, but .* has 4 CPUs"):
+    with pytest.raises(ClusterError, match=r"asked for 9 workers, but .* has 4 CPUs"):
         small("tests.toys:Guess", tmp_path, resources__workers=9)
 
 
@@ -375,6 +375,34 @@ def test_a_failure_while_evaluating_is_recorded_and_the_run_goes_on(tmp_path: Pa
     assert result.iterations == 3
     failure = json.loads((tmp_path / "run" / "failures" / "0001.json").read_text())
     assert "the valve stuck" in failure["traceback"]
+
+
+def test_failures_while_evaluating_count(tmp_path: Path) -> None:
+    file = tmp_path / "fail"
+
+    class Listener(Silence):
+        def started(self, start: Any) -> None:
+            file.touch()
+
+    changes: dict[str, Any] = {"env__config": {"file": str(file)}, "evaluation__every": 1, "listener": Listener()}
+    with pytest.raises(SimulatorError, match=r"failed 2 times, more than env.max_failures = 1; .*the valve stuck"):
+        small("tests.toys:FailsWhenEvaluated", tmp_path, env__max_failures=1, **changes)
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert len(rows) == int((tmp_path / "run" / "checkpoints" / "latest").resolve().name) == 2
+
+
+def test_a_schedule_without_an_end_is_noticed(tmp_path: Path) -> None:
+    notices: list[str] = []
+
+    class Listener(Silence):
+        def noticed(self, message: str) -> None:
+            notices.append(message)
+
+    changes: dict[str, Any] = {"algorithm__lr_schedule": "linear", "listener": Listener()}
+    small("tests.toys:Guess", tmp_path, name="planned", **changes)
+    assert not [notice for notice in notices if "lr_schedule" in notice]
+    small("tests.toys:Guess", tmp_path, name="open", stop__iterations=None, stop__time="1s", **changes)
+    assert [notice for notice in notices if "lr_schedule = linear has no effect" in notice]
 
 
 def test_a_run_that_failed_too_often_can_be_resumed_with_more_patience(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import typer
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust
 from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import SimulatorError
-from muster.experiment.quantities import LARGEST_SEED
+from muster.experiment.quantities import LARGEST_SEED, counted
 from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import read_experiment
@@ -55,5 +55,6 @@ def evaluate(
         return
     console().print(
         f"{folder.name}, checkpoint {path.name}: return {figure(result.return_mean)} "
-        f"± {figure(result.return_std)}, length {figure(result.length_mean)}, over {result.episodes} episodes"
+        f"± {figure(result.return_std)}, length {figure(result.length_mean)}, "
+        f"over {counted(result.episodes, 'episode')}"
     )

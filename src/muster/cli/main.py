@@ -22,6 +22,8 @@ from muster.cli.scale import scale
 from muster.cli.schema import schema
 from muster.cli.screen import show_error
 from muster.cli.show import show
+from muster.cli.start import give_signals_back
+from muster.cli.streams import steady_streams
 from muster.cli.sweep import sweep
 from muster.cli.train import train
 from muster.errors import MusterError
@@ -64,11 +66,16 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Train a reinforcement-learning agent in your own simulator: on a laptop, or with the same file elsewhere."""
+    if context.invoked_subcommand in ("train", "sweep"):
+        steady_streams()
+    else:
+        give_signals_back()
 
 
 def run() -> None:

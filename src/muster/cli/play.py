@@ -14,7 +14,7 @@ from muster.cli.options import AsJson, Checkpoint, RunsDir, Trust, writable_file
 from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment
-from muster.experiment.quantities import LARGEST_SEED
+from muster.experiment.quantities import LARGEST_SEED, counted
 from muster.files.ownership import require_own
 from muster.runs.finding import find_checkpoint, is_run, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -79,7 +79,9 @@ def play(
         for number, episode in enumerate(play(env, act, episodes, seed, on_step, begin_episode), start=1):
             played.append(episode)
             if not as_json:
-                console().print(f"episode {number}: return {figure(episode.total)}, {episode.length} steps")
+                console().print(
+                    f"episode {number}: return {figure(episode.total)}, {counted(episode.length, 'step')}"
+                )
         if video:
             rate = env.metadata.get("render_fps", _DEFAULT_FRAMES_PER_SECOND)
             _write_video(video, frames, rate)

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from muster.cli.options import AsJson, Run, RunsDir
 from muster.cli.screen import console, figure, print_json, sparkline
-from muster.experiment.quantities import format_duration
+from muster.experiment.quantities import counted, format_duration
 from muster.runs.finding import find_run
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.metrics import numbers
@@ -51,7 +51,7 @@ def _show(record: RunRecord) -> None:
         table.add_row("experiment", printable(text))
     reason = f": {printable(status.reason)}" if status.reason else ""
     table.add_row("state", status.shown_state + reason)
-    table.add_row("progress", f"{status.steps:,} steps in {status.iteration} iterations")
+    table.add_row("progress", f"{status.steps:,} steps in {counted(status.iteration, 'iteration')}")
     returns = sparkline(numbers(record.rows, "return/mean"), SPARKLINE_WIDTH)
     table.add_row("return", f"{figure(status.return_mean)}  {returns}")
     if seconds := numbers([row], "time/total"):

@@ -11,6 +11,7 @@ from muster.cli.options import AsJson, RunsDir, Settings, Target, Trust, Weights
 from muster.cli.screen import console, figure, print_json
 from muster.errors import InputError, MusterError
 from muster.experiment.loading import LoadedExperiment, Override, load_experiment, parse_set
+from muster.experiment.quantities import counted
 from muster.experiment.schema import describe
 
 
@@ -73,20 +74,22 @@ def train(
     loaded = load_experiment(target, overrides)
 
     from muster.training import TrainOptions
+    from muster.training.interruption import InterruptionWatch
 
     options = TrainOptions(runs_dir, resume, weights_from, show_worker_output=verbose, trust=trust)
-    try:
-        result = _train(loaded, seeds, options, as_json=as_json, quiet=quiet, verbose=verbose)
-    except MusterError as error:
-        if as_json and error.result is not None:
-            print_json(asdict(error.result))
-        raise
-    if as_json:
-        print_json(asdict(result))
-    elif seeds is None:
-        _show_result(result)
-    else:
-        _show_seeds(result)
+    with InterruptionWatch() as watch:
+        try:
+            result = _train(loaded, seeds, options, watch, as_json=as_json, quiet=quiet, verbose=verbose)
+        except MusterError as error:
+            if as_json and error.result is not None:
+                print_json(asdict(error.result))
+            raise
+        if as_json:
+            print_json(asdict(result))
+        elif seeds is None:
+            _show_result(result)
+        else:
+            _show_seeds(result)
     raise typer.Exit(result.exit_code)
 
 
@@ -96,7 +99,14 @@ def _number_or_word(text: str | None) -> int | str | None:
 
 
 def _train(
-    loaded: LoadedExperiment, seeds: int | None, options: Any, *, as_json: bool, quiet: bool, verbose: bool
+    loaded: LoadedExperiment,
+    seeds: int | None,
+    options: Any,
+    watch: Any,
+    *,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
 ) -> Any:
     from muster.cli.views import LiveView, View
     from muster.training import train
@@ -107,16 +117,15 @@ def _train(
     view = LiveView(screen, verbose=False) if live else View(screen, verbose=verbose, quiet=quiet)
     with view:
         if seeds is None:
-            return train(loaded, options=options, listener=view)
-        return train_seeds(loaded, seeds, options, view)
+            return train(loaded, options=options, listener=view, watch=watch)
+        return train_seeds(loaded, seeds, options, view, watch)
 
 
 def _show_result(result: Any) -> None:
     screen = console()
     screen.print(f"{result.state}: {result.reason}")
-    screen.print(
-        f"{result.steps:,} steps in {result.iterations} iterations, mean return {figure(result.return_mean)}"
-    )
+    iterations = counted(result.iterations, "iteration")
+    screen.print(f"{result.steps:,} steps in {iterations}, mean return {figure(result.return_mean)}")
     if result.checkpoint is None:
         return
     screen.print(f"results in {result.run}\n")
@@ -136,4 +145,4 @@ def _show_seeds(result: Any) -> None:
     if result.interval is not None:
         low, high = (figure(end) for end in result.interval)
         interval = f", 95 % interval {low} to {high}"
-    screen.print(f"{len(result.runs)} seeds: mean return {figure(result.return_mean)}{interval}")
+    screen.print(f"{counted(len(result.runs), 'seed')}: mean return {figure(result.return_mean)}{interval}")

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.screen import figure, sparkline
-from muster.experiment.quantities import format_duration
+from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import AlgorithmSection
 from muster.training.listening import RunStart
 from muster.training.progress import Progress
@@ -163,12 +163,10 @@ class LiveView(View):
 def headline(start: RunStart) -> str:
     """Say in a line or two what is trained, where, and with what."""
     experiment, algorithm = start.experiment, start.experiment.algorithm
-    where = f"{start.num_workers} workers" if start.num_workers else "in this process"
-    if start.num_workers == 1:
-        where = "1 worker"
+    where = counted(start.num_workers, "worker") if start.num_workers else "in this process"
     engine = " (RLlib)" if algorithm.engine == "rllib" else ""
     text = f"{algorithm.name}{engine} on {experiment.env.id}, seed {experiment.seed}, {where}, "
-    text += f"{start.num_simulators} simulators, {start.batch_size:,} steps an iteration"
+    text += f"{counted(start.num_simulators, 'simulator')}, {start.batch_size:,} steps an iteration"
     if isinstance(algorithm, AlgorithmSection) and start.batch_size != algorithm.train_batch_size:
         text += f" (train_batch_size {algorithm.train_batch_size:,} in whole fragments)"
     resumed = f", resumed at iteration {start.from_iteration}" if start.from_iteration else ""

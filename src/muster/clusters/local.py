@@ -7,20 +7,38 @@ import math
 import os
 import secrets
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from muster.clusters.allocation.reading import usable_cpus, usable_gpus
+from muster.clusters.ray_processes import RayProcesses
 from muster.clusters.temporary import temporary_folder
 from muster.errors import ClusterError
+from muster.experiment.quantities import counted
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 FREE_SECONDS = 15.0
 POLL_SECONDS = 0.1
 _OBJECT_STORE_BYTES = 512 * 1024**2
 _TOKEN_BYTES = 32
+SHUTDOWN_SECONDS = 5.0
+
+_SETTINGS = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_grpc_enable_http_proxy": "0",
+}
+_OF_ANOTHER_RAY = ("RAY_AUTH_", "RAY_TLS_", "RAY_USE_TLS", "RAY_REDIS_", "RAY_TMPDIR", "RAY_NAMESPACE")
+"""Beginnings of the names of variables by which a user reaches a Ray elsewhere."""
+
+_OWN: list[RayProcesses] = []
+_STUCK: list[bool] = []
 
 
 @contextmanager
@@ -42,16 +60,23 @@ def ray_for(
         if ray.util.get_current_placement_group() is None:
             _require_free(num_cpus, num_gpus, "the Ray in use")
         yield
-    elif address := os.environ.get(ADDRESS_VARIABLE):
+    elif address := address_to_join():
         with joined(address, show_worker_output=show_worker_output):
             _require_free(num_cpus, num_gpus, f"the Ray at {address} (from {ADDRESS_VARIABLE})")
             yield
     else:
         cpus, gpus = usable_cpus(), usable_gpus()
         if (num_cpus > cpus and not shares_cpus) or num_gpus > gpus:
-            raise _too_much(num_cpus, num_gpus, f"this machine has {cpus} CPUs and {gpus} GPUs", cpus)
+            there = f"this machine has {counted(cpus, 'CPU')} and {counted(gpus, 'GPU')}"
+            raise _too_much(num_cpus, num_gpus, there, cpus)
         with _own(num_cpus, math.ceil(num_gpus), show_worker_output):
             yield
+
+
+def address_to_join() -> str | None:
+    """Return the address of the Ray that RAY_ADDRESS names; `local` stands for one of our own, as for Ray."""
+    address = os.environ.get(ADDRESS_VARIABLE)
+    return None if address == "local" else address or None
 
 
 @contextmanager
@@ -61,72 +86,134 @@ def joined(address: str, *, show_worker_output: bool) -> Iterator[None]:
     Raises:
         ClusterError: if there is none.
     """
-    import ray
-
-    try:
-        ray.init(address=address, log_to_driver=show_worker_output, logging_level=logging.ERROR)
-    except Exception as error:
-        raise ClusterError(
-            f"{ADDRESS_VARIABLE}={address}: no Ray to join there: {error}\n"
-            f"    unset {ADDRESS_VARIABLE} to train with a Ray of this run's own"
-        ) from None
+    _reread_authentication()
+    _start(
+        f"{ADDRESS_VARIABLE}={address}: no Ray to join there: {{error}}\n"
+        f"    unset {ADDRESS_VARIABLE} to train with a Ray of this run's own",
+        address=address,
+        log_to_driver=show_worker_output,
+    )
     try:
         yield
     finally:
-        ray.shutdown()
+        _leave()
 
 
 @contextmanager
 def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[None]:
-    """Start a Ray that no one else can find or use, and leave nothing of it behind."""
-    import ray
-
+    """Start a Ray that no one else can reach, find or use, and leave nothing of it behind."""
     with temporary_folder() as folder:
         token = folder / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(_TOKEN_BYTES), encoding="ascii")
-        settings = {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(token),
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        }
-        with _environment(settings):
-            _reread_authentication()
-            try:
-                _start_ray(
-                    address="local",
-                    num_cpus=num_cpus,
-                    num_gpus=num_gpus,
-                    object_store_memory=_OBJECT_STORE_BYTES,
-                    include_dashboard=False,
-                    log_to_driver=show_worker_output,
-                    logging_level=logging.ERROR,
-                    _temp_dir=str(folder),
-                )
-            except Exception as error:
-                raise ClusterError(
-                    f"Ray did not start on this machine: {error}\n    --workers 0 trains without Ray"
-                ) from None
-            try:
+        processes = RayProcesses(folder)
+        _OWN.append(processes)
+        try:
+            settings = {"RAY_AUTH_TOKEN_PATH": str(token), "RAY_RAYLET_PID": str(os.getpid())}
+            with _environment({**_SETTINGS, **settings}):
+                _reread_authentication()
+                with processes.starting(), _on_loopback():
+                    _start(
+                        "Ray did not start on this machine: {error}\n    --workers 0 trains without Ray",
+                        address="local",
+                        num_cpus=num_cpus,
+                        num_gpus=num_gpus,
+                        object_store_memory=_OBJECT_STORE_BYTES,
+                        include_dashboard=False,
+                        log_to_driver=show_worker_output,
+                        _node_ip_address="127.0.0.1",
+                        _temp_dir=str(folder / "ray"),
+                    )
                 yield
-            finally:
-                ray.shutdown()
+        finally:
+            _shut_down(processes)
+            _OWN.remove(processes)
 
 
-def _start_ray(**options: Any) -> None:
-    """Start Ray with USR2 blocked for its processes: a scheduler sends it to all, and they would die of it."""
+def ray_is_lost() -> bool:
+    """Whether a Ray of our own has ended by itself."""
+    return any(processes.are_lost() for processes in _OWN)
+
+
+def is_stuck_in_ray() -> bool:
+    """Whether this process could not leave Ray: then Python cannot end in its usual way either."""
+    return bool(_STUCK)
+
+
+def _start(message: str, **options: Any) -> None:
+    """Start or join Ray, which is to leave this process's signals alone."""
     import ray
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+    original = ray._private.utils.set_sigterm_handler
+    ray._private.utils.set_sigterm_handler = lambda handler: None
     try:
-        ray.init(**options)
+        with _term_kept():
+            ray.init(logging_level=logging.ERROR, **options)
+    except Exception as error:
+        raise ClusterError(message.format(error=error)) from None
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
+        ray._private.utils.set_sigterm_handler = original
+
+
+@contextmanager
+def _term_kept() -> Iterator[None]:
+    """Keep the handler of TERM: Ray's library puts its own in its place when it starts, and none when it ends.
+
+    One that comes meanwhile waits.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        if (handler := signal.getsignal(signal.SIGTERM)) is not None:
+            signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _shut_down(processes: RayProcesses) -> None:
+    """Leave Ray and end its processes at once: they take no signal but KILL."""
+    import ray
+
+    node = ray._private.worker._global_node
+    if node is not None:
+        node.kill_all_processes = lambda **_: processes.end()
+    if processes.are_lost():
+        _STUCK.append(True)
+    else:
+        _leave()
+    processes.end()
+
+
+def _leave() -> None:
+    """Leave Ray; that may hang if it does not answer, and then it is not waited for."""
+    import ray
+
+    leaving = threading.Thread(target=ray.shutdown, name="leaving Ray", daemon=True)
+    with _term_kept():
+        leaving.start()
+        leaving.join(SHUTDOWN_SECONDS)
+    if leaving.is_alive():
+        _STUCK.append(True)
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let Ray take the loopback address as this machine's, as it does by itself on macOS."""
+    from ray._private import ray_constants
+
+    original = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = original
 
 
 def _reread_authentication() -> None:
-    """Make Ray see this run's token: it reads mode and token only when it is imported and first used."""
+    """Make Ray see the environment's mode and token: it reads them only when it is imported and first used."""
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
     Config.initialize("")
@@ -148,27 +235,33 @@ def _require_free(num_cpus: int, num_gpus: float, whose: str) -> None:
         if num_cpus > cpus or num_gpus > gpus or time.monotonic() > deadline:
             break
         time.sleep(POLL_SECONDS)
-    figures = f"{whose} has {cpus} CPUs, {free_cpus} of them free"
+    figures = f"{whose} has {counted(cpus, 'CPU')}, {free_cpus} of them free"
     if num_gpus:
-        figures += f", and {gpus:g} GPUs, {free_gpus:g} of them free"
+        figures += f", and {counted(gpus, 'GPU')}, {free_gpus:g} of them free"
     raise _too_much(num_cpus, num_gpus, figures, free_cpus)
 
 
 def _too_much(num_cpus: int, num_gpus: float, figures: str, most_workers: int) -> ClusterError:
-    asked = f"{num_cpus} CPUs and {num_gpus:g} GPUs" if num_gpus else f"{num_cpus} workers"
+    asked = counted(num_cpus, "worker")
+    if num_gpus:
+        asked = f"{counted(num_cpus, 'CPU')} and {counted(num_gpus, 'GPU')}"
     hint = f"ask for --workers {most_workers} at most" if num_cpus > most_workers else "ask for fewer --gpus"
-    return ClusterError(f"{asked} were asked for, but {figures}\n    {hint}")
+    return ClusterError(f"asked for {asked}, but {figures}\n    {hint}")
 
 
 @contextmanager
 def _environment(settings: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in settings}
+    """Set variables for a while, and hide those that are meant for another Ray."""
+    before = dict(os.environ)
+    for name in before:
+        if name.startswith(_OF_ANOTHER_RAY):
+            del os.environ[name]
     os.environ.update(settings)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
+        for name in {*settings, *(name for name in before if name.startswith(_OF_ANOTHER_RAY))}:
+            if name in before:
+                os.environ[name] = before[name]
             else:
-                os.environ[name] = value
+                os.environ.pop(name, None)

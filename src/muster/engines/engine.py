@@ -22,6 +22,9 @@ REWARD_CLIP = 10.0
 Tell = Callable[["SimulatorFailure"], None]
 """Is told of failures as they happen."""
 
+Interrupted = Callable[[], bool]
+"""Whether to give up what is under way; raises RayLostError when Ray has ended."""
+
 
 class SamplingAbandonedError(Exception):
     """Sampling was given up in the middle, because the run must save now."""
@@ -79,20 +82,24 @@ class Engine(Protocol):
     def metric_names(self) -> tuple[str, ...]:
         """The columns that the algorithm adds to the record."""
 
-    def iterate(self, fraction_done: float, interrupted: Callable[[], bool], tell: Tell) -> Iteration:
+    def iterate(self, fraction_done: float, interrupted: Interrupted, tell: Tell) -> Iteration:
         """Sample and learn; the state to be saved changes only if all of it succeeds.
 
         Failures that can be told before it ends are told then, and returned as all others are.
 
         Raises:
-            SimulatorError, SamplingAbandonedError, NonFiniteUpdateError: the state is as it was before.
+            SimulatorError, SamplingAbandonedError, NonFiniteUpdateError, RayLostError: the state is as it was
+                before.
         """
 
     def policy(self) -> Policy:
         """Return the policy as it is now."""
 
     def save(self, folder: Path, *, simulators: bool) -> str | None:
-        """Write policy and complete training state into a folder; return why episodes will restart, if news."""
+        """Write policy and complete training state into a folder; return why episodes will restart, if news.
+
+        Without the simulators it needs nothing but this process, and may be called from another thread.
+        """
 
     def close(self) -> list[SimulatorFailure]:
         """End what was started; return what failed in that."""
@@ -138,5 +145,5 @@ class Plan(Protocol):
     def needs(self) -> Needs | None:
         """What Ray must have; None if it is not needed."""
 
-    def build(self, checkpoint: Path | None, weights_from: Path | None) -> Engine:
+    def build(self, checkpoint: Path | None, weights_from: Path | None, interrupted: Interrupted) -> Engine:
         """Build the engine, on the Ray that is there."""

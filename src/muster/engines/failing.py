@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.engines.engine import SimulatorFailure
-from muster.engines.journal import Call, LastWords
+from muster.engines.journal import Call
+from muster.engines.journal_reading import LastWords
 from muster.simulators.seeding import Stream, reset_seed
 
 FAILURES = (Exception, SystemExit)

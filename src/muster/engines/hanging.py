@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 from muster.engines.journal import TRACE_FILE, UnderWay
 
@@ -64,22 +65,26 @@ class _Watch:
                 since = time.monotonic()
 
 
-def end_process_on_hang(folder: Path, timeout: float | None, watched: Watched) -> None:
-    """End this process when a call hangs, and leave its stack in a file; also the stack of a fault in C code.
+def end_process_on_hang(folder: Path | None, timeout: float | None, watched: Watched) -> None:
+    """End this process when a call hangs, and leave its stack in a file, if there is a folder for it.
+
+    The stack of a fault in C code is left there too.
 
     A call may hang and never let another thread run; the fault handler's timer, which needs no Python, then ends
     the process in the watch's stead.
     """
-    trace = (folder / TRACE_FILE).open("w", encoding="utf-8")
+    trace = _trace_file(folder)
     faulthandler.enable(trace, all_threads=False)
     if timeout is None:
         return
 
     def hung(call: UnderWay) -> None:
-        trace.write(f"{too_long(call[0], timeout)}\n")
-        trace.flush()
-        faulthandler.dump_traceback(trace)
-        os._exit(1)
+        try:
+            trace.write(f"{too_long(call[0], timeout)}\n")
+            trace.flush()
+            faulthandler.dump_traceback(trace)
+        finally:
+            os._exit(1)
 
     def timed() -> UnderWay | None:
         faulthandler.dump_traceback_later(timeout + 2 * watch.interval, exit=True, file=trace)
@@ -88,6 +93,13 @@ def end_process_on_hang(folder: Path, timeout: float | None, watched: Watched) -
     watch = _Watch(timeout, timed, hung)
     timed()
     watch.start()
+
+
+def _trace_file(folder: Path | None) -> TextIO:
+    if folder is not None:
+        with suppress(OSError):
+            return (folder / TRACE_FILE).open("w", encoding="utf-8")
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def tell_of_faults() -> None:

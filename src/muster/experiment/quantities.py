@@ -72,3 +72,8 @@ def format_duration(seconds: float) -> str:
 
 Count = Annotated[int, BeforeValidator(parse_count), Field(gt=0, le=LARGEST_COUNT)]
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, le=LONGEST_SECONDS)]
+
+
+def counted(number: float, noun: str) -> str:
+    """Write a number of things: `1 worker`, `2 workers`."""
+    return f"{number:g} {noun}" if number == 1 else f"{number:,.15g} {noun}s"

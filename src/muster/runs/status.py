@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import socket
 import threading
 import time
@@ -134,6 +135,8 @@ class StatusFile:
         self.update(**changes)
 
     def _beat(self) -> None:
+        # So that signals go to the main thread, which may keep them waiting.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2})
         while not self._ended.wait(HEARTBEAT_SECONDS):
             try:
                 self.update()

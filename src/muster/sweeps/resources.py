@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from muster.clusters.allocation.reading import usable_cpus
-from muster.clusters.local import ADDRESS_VARIABLE, FREE_SECONDS, POLL_SECONDS, ray_for
+from muster.clusters.local import ADDRESS_VARIABLE, FREE_SECONDS, POLL_SECONDS, address_to_join, ray_for
 from muster.errors import ClusterError
 from muster.experiment.schema import Experiment
 
@@ -40,7 +39,7 @@ def ray_for_trials(needed: Bundle, *, show_output: bool) -> Iterator[int]:
     """
     import ray
 
-    address = os.environ.get(ADDRESS_VARIABLE)
+    address = address_to_join()
     if address or ray.is_initialized():
         with ray_for(0, show_worker_output=show_output):
             whose = f"the Ray at {address} (from {ADDRESS_VARIABLE})" if address else "the Ray in use"

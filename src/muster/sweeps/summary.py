@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.experiment.loading import load_saved
+from muster.experiment.quantities import counted
 from muster.experiment.writing import experiment_toml
 from muster.runs.files import explained, write_text
 from muster.sweeps.record import SweepRecord, Trial
@@ -61,7 +62,7 @@ def verdict(record: SweepRecord, is_complete: bool, interruption: Interruption |
             return interruption.reason, interruption.exit_code
         reasons = {trial.reason for trial in unfinished}
         is_theirs = len(reasons) == 1 and all(reasons)
-        return reasons.pop() if is_theirs else f"{len(unfinished)} trials are not done", RESUMABLE
+        return reasons.pop() if is_theirs else f"not done: {counted(len(unfinished), 'trial')}", RESUMABLE
     if failed and len(failed) == len(record.trials):
         codes = {trial.exit_code or 1 for trial in failed}
         return "all trials failed", codes.pop() if len(codes) == 1 else 1
@@ -82,5 +83,5 @@ def _table(record: SweepRecord) -> str:
 
 def _best_experiment(record: SweepRecord, best: Trial) -> str:
     loaded = load_saved(record.folder.trial(best.name).experiment).without("name")
-    note = f"# The best of {len(record.trials)} trials: {best.name}, {record.metric} {best.metric:g}.\n"
+    note = f"# The best of {counted(len(record.trials), 'trial')}: {best.name}, {record.metric} {best.metric:g}.\n"
     return note + experiment_toml(loaded.experiment)

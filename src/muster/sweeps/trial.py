@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ray.tune import Trainable
 
+from muster.engines.worker_signals import outlive_signals
 from muster.errors import InputError, RunLockedError
 from muster.experiment import LoadedExperiment, Override, load_experiment
 from muster.experiment.sweep import SweepSection
@@ -59,6 +60,7 @@ class TrialRun(Trainable):  # type: ignore[misc]
 
     def setup(self, config: dict[str, Any]) -> None:
         """Get to know the trial; it begins at the first step, when it is known whether another is exploited."""
+        outlive_signals()
         os.chdir(config["working_folder"])
         self._sweep = SweepFolder(Path(config["sweep"]))
         self._values: Values = config["values"]

@@ -1,4 +1,4 @@
-"""What may end a run before its stop rules do: signals, and the end of the wall time."""
+"""What may end a run before its stop rules do: signals, the end of the wall time, and the loss of Ray."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
-from muster.errors import InputError
+from muster.clusters.local import ray_is_lost
+from muster.errors import InputError, RayLostError
 
 END_TIME_VARIABLE = "MUSTER_END_TIME"
 RESUMABLE = 75
 GRACE_SECONDS = 20.0
 SAFETY_SECONDS = 5.0
+REPEATED_SIGNAL_SECONDS = 1.0
 
-_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGUSR2: RESUMABLE}
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: RESUMABLE}
 
 
 @dataclass(frozen=True)
@@ -28,22 +32,39 @@ class Interruption:
     exit_code: int
 
 
-class InterruptionWatch:
-    """Listens for INT, TERM and USR2 and watches the clock; a second signal ends the process at once.
+class Interrupted(KeyboardInterrupt):
+    """A signal came while there was nothing to save; no simulator's `except Exception` holds it up."""
 
-    The iteration under way is finished if that takes no longer than a grace period, or fits the wall time;
-    otherwise it is abandoned, and the run is saved as it was before it.
+    def __init__(self, interruption: Interruption) -> None:
+        super().__init__(interruption.reason)
+        self.interruption = interruption
+
+
+class InterruptionWatch:
+    """Listens for INT, TERM, HUP and USR2 and watches the clock; a second signal ends the process at once.
+
+    What is left of a Ray of our own when the process ends so is ended by its guard.
+
+    The iteration under way is finished if the grace period or the wall time allows it; otherwise it is abandoned,
+    and the run is saved as it was before. If that takes too long, the last resort saves what there is and ends the
+    process.
     """
 
     def __init__(self) -> None:
         self.end_time = _end_time()
         self._asked: Interruption | None = None
         self._asked_time = 0.0
+        self._asked_by: int | None = None
         self._iteration_seconds = 0.0
         self._save_seconds = 0.0
         self._previous: dict[signal.Signals, Any] = {}
+        self._entered = 0
+        self._has_nothing_to_save = False
+        self._last_resort: Callable[[], None] | None = None
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> InterruptionWatch:
+        self._entered += 1
         self.listen()
         return self
 
@@ -53,17 +74,59 @@ class InterruptionWatch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._entered -= 1
+        if self._entered:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
 
     def listen(self) -> None:
-        """Take over the signals; again if a library has taken them since. Only the main thread can."""
+        """Take over the signals; again if a library has taken them since. Only the main thread can.
+
+        A hangup that is ignored, as under `nohup`, stays ignored.
+        """
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in _EXIT_CODES:
+        for number in EXIT_CODES:
+            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue
             previous = signal.signal(number, self._handle)
             self._previous.setdefault(number, previous)
+
+    @contextmanager
+    def nothing_to_save(self) -> Iterator[None]:
+        """In this block a signal raises `Interrupted` at once; so does one that came before.
+
+        So does what a library makes of it: an interrupted import may raise another error, and Ray its own.
+        """
+        self._has_nothing_to_save = True
+        try:
+            if self._asked is not None:
+                raise Interrupted(self._asked)
+            yield
+        except (Exception, KeyboardInterrupt):
+            if self._asked is not None:
+                raise Interrupted(self._asked) from None
+            raise
+        finally:
+            self._has_nothing_to_save = False
+
+    @contextmanager
+    def last_resort(self, save: Callable[[], None]) -> Iterator[None]:
+        """In this block a thread calls `save` and ends the process when grace or wall time is nearly over."""
+        self._last_resort = save
+        timer = None
+        if self.end_time is not None:
+            timer = self._end_later(self.end_time - time.time() - SAFETY_SECONDS / 2, RESUMABLE)
+        try:
+            yield
+        finally:
+            self._last_resort = None
+            if timer is not None:
+                timer.cancel()
 
     def measured(self, *, iteration: float | None = None, save: float | None = None) -> None:
         """Learn how long an iteration or a save takes, to keep that much of the wall time."""
@@ -84,10 +147,20 @@ class InterruptionWatch:
         return None
 
     def must_abandon(self) -> bool:
-        """Whether even the iteration under way cannot be waited for."""
-        if self._asked is not None and time.monotonic() - self._asked_time > GRACE_SECONDS:
+        """Whether even the iteration under way cannot be waited for.
+
+        Raises:
+            RayLostError: if the Ray that it needs has ended.
+        """
+        if ray_is_lost():
+            raise RayLostError(
+                "Ray ended while it was in use: one of its processes was killed, or the host is out of memory\n"
+                "    the last finished iteration is saved; --resume continues from there"
+            )
+        kept = SAFETY_SECONDS + self._save_seconds
+        if self._asked is not None and time.monotonic() - self._asked_time > GRACE_SECONDS - kept:
             return True
-        return self.end_time is not None and time.time() + SAFETY_SECONDS + self._save_seconds > self.end_time
+        return self.end_time is not None and time.time() + kept > self.end_time
 
     def interrupt(self, interruption: Interruption) -> None:
         """Ask the run to save and end; only the first reason counts."""
@@ -95,10 +168,30 @@ class InterruptionWatch:
             self._asked, self._asked_time = interruption, time.monotonic()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        code = _EXIT_CODES[signal.Signals(number)]
+        code = EXIT_CODES[signal.Signals(number)]
         if self._asked is not None:
+            if number == self._asked_by and time.monotonic() - self._asked_time < REPEATED_SIGNAL_SECONDS:
+                return
             os._exit(code)
+        self._asked_by = number
         self.interrupt(Interruption(f"interrupted by {signal.Signals(number).name}", code))
+        self._timer = self._end_later(GRACE_SECONDS - SAFETY_SECONDS / 2, code)
+        if self._has_nothing_to_save and self._asked is not None:
+            raise Interrupted(self._asked)
+
+    def _end_later(self, seconds: float, code: int) -> threading.Timer:
+        timer = threading.Timer(max(0.0, seconds), self._end, (code,))
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _end(self, code: int) -> None:
+        if self._last_resort is None:
+            return
+        try:
+            self._last_resort()
+        finally:
+            os._exit(code)
 
 
 def _end_time() -> float | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from muster.engines.engine import Engine, Iteration, SamplingAbandonedError, SimulatorFailure
-from muster.errors import NonFiniteUpdateError, SimulatorError
+from muster.errors import NonFiniteUpdateError, RayLostError, SimulatorError
+from muster.experiment.quantities import counted
 from muster.experiment.schema import Experiment
 from muster.experiment.writing import experiment_toml
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
@@ -64,12 +67,28 @@ class Loop:
         self._saved_at = time.monotonic()
         self._told_about_restart = False
         self._score: float | None = None
+        self._call: object | None = None
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """Mark a call that changes nothing of what is saved until it ends, and may last."""
+        self._call = object()
+        try:
+            yield
+        finally:
+            self._call = None
+
+    def save_beside(self, watch: InterruptionWatch) -> None:
+        """Save from another thread while the loop's own hangs in a call; nothing is saved once that has ended."""
+        if (call := self._call) is not None:
+            with suppress(SamplingAbandonedError):
+                self._save(watch, simulators=False, only_during=call)
 
     def run(self, watch: InterruptionWatch) -> Ending:
         """Iterate until a stop rule is met or the run is interrupted, then save.
 
         Raises:
-            SimulatorError, NonFiniteUpdateError: after saving the state from before.
+            SimulatorError, NonFiniteUpdateError, RayLostError: after saving the state from before.
         """
         record = MetricsRecord(self._folder, self._engine.metric_names, self.progress.iteration)
         with explained(self._folder.evaluations):
@@ -80,7 +99,7 @@ class Loop:
                 ending = self._iterate(record, watch) or self._ending(watch)
             self._save(watch)
             return ending
-        except (SimulatorError, NonFiniteUpdateError) as error:
+        except (SimulatorError, NonFiniteUpdateError, RayLostError) as error:
             if isinstance(error, SimulatorError):
                 self._report_failures(error.failures)
             self._save(watch, simulators=False)
@@ -96,7 +115,9 @@ class Loop:
         started = time.monotonic()
         stop = self._experiment.stop
         try:
-            iteration = self._engine.iterate(fraction_done(stop, self.progress), watch.must_abandon, self._tell)
+            with self._under_way():
+                done = fraction_done(stop, self.progress)
+                iteration = self._engine.iterate(done, watch.must_abandon, self._tell)
         except SamplingAbandonedError:
             self._events.add("iteration abandoned", iteration=self.progress.iteration + 1)
             self._save(watch, simulators=False)
@@ -128,13 +149,19 @@ class Loop:
             self._status.update(**progress_status(progress))
         if iteration.workers_lost:
             self._events.add("worker lost", count=iteration.workers_lost, iteration=progress.iteration)
-            self._listener.noticed(f"{iteration.workers_lost} worker lost and replaced; its episodes restarted")
+            lost = counted(iteration.workers_lost, "worker")
+            self._listener.noticed(f"{lost} lost and replaced; new episodes start there")
         self._report_failures(iteration.failures)
-        if iteration.failures and progress.simulator_failures > self._experiment.env.max_failures:
-            last = iteration.failures[-1]
+        self._require_few(iteration.failures)
+
+    def _require_few(self, failures: list[SimulatorFailure]) -> None:
+        """Look that these failures, with those before, are not too many."""
+        count, most = self.progress.simulator_failures, self._experiment.env.max_failures
+        if failures and count > most:
+            last = failures[-1]
             raise SimulatorError(
-                f"the simulator failed {progress.simulator_failures} times, more than env.max_failures = "
-                f"{self._experiment.env.max_failures}; the last time: {last}\n\n{last.traceback}"
+                f"the simulator failed {counted(count, 'time')}, more than env.max_failures = {most}; "
+                f"the last time: {last}\n\n{last.traceback}"
             )
 
     def _tell(self, failure: SimulatorFailure) -> None:
@@ -161,12 +188,14 @@ class Loop:
 
         policy, seed = self._engine.policy(), self._experiment.seed
         try:
-            result = evaluate(policy, self._simulator, settings.episodes, seed, on_step=on_step)
+            with self._under_way():
+                result = evaluate(policy, self._simulator, settings.episodes, seed, on_step=on_step)
         except SamplingAbandonedError:
             return
         except SimulatorError as error:
-            self.progress.simulator_failures += 1
+            self.progress.simulator_failures += len(error.failures)
             self._report_failures(error.failures)
+            self._require_few(error.failures)
             return
         self._score = result.return_mean
         line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}
@@ -174,7 +203,7 @@ class Loop:
             append_json_line(self._folder.evaluations, line)
         self._listener.noticed(
             f"evaluated at iteration {iteration}: return {result.return_mean:.4g} "
-            f"± {result.return_std:.2g} over {result.episodes} episodes"
+            f"± {result.return_std:.2g} over {counted(result.episodes, 'episode')}"
         )
 
     def _checkpoint_is_due(self) -> bool:
@@ -189,7 +218,9 @@ class Loop:
         best = self.progress.best_score
         return self._score is not None and (best is None or self._score > best)
 
-    def _save(self, watch: InterruptionWatch, *, simulators: bool = True) -> None:
+    def _save(
+        self, watch: InterruptionWatch, *, simulators: bool = True, only_during: object | None = None
+    ) -> None:
         if self.progress.iteration == self._saved_iteration:
             return
         started = time.monotonic()
@@ -202,6 +233,8 @@ class Loop:
             restart = self._engine.save(folder, simulators=simulators and self._experiment.checkpoint.simulators)
             self.progress.save(folder)
             (folder / EXPERIMENT).write_text(experiment_toml(self._experiment), encoding="utf-8")
+            if self._call is not only_during:
+                raise SamplingAbandonedError
             if restart and not self._told_about_restart:
                 self._told_about_restart = True
                 self._events.add("simulators not saved", reason=restart)

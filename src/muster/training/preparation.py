@@ -12,6 +12,7 @@ from muster.clusters.allocation.reading import usable_cpus
 from muster.engines.choosing import make_plan
 from muster.engines.engine import Plan, Request
 from muster.experiment import LoadedExperiment
+from muster.experiment.quantities import counted
 from muster.experiment.schema import Experiment, ResourcesSection
 from muster.runs.folder import RunFolder
 from muster.simulators.building import Simulator, build_explained, close_problem
@@ -69,6 +70,7 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
         env = build_explained(simulator)
         try:
             loaded = _with_stop(loaded, simulator)
+            _tell_of_schedule(loaded.experiment, listener)
             wanted = experiment.resources.workers
             num_workers = _auto_workers(env, experiment.resources, listener) if wanted == "auto" else wanted
             require_memory(loaded, env)
@@ -88,6 +90,16 @@ def _with_stop(loaded: LoadedExperiment, simulator: Simulator) -> LoadedExperime
     return loaded.replace(f"stop.{key}", value, source)
 
 
+def _tell_of_schedule(experiment: Experiment, listener: Listener) -> None:
+    stop = experiment.stop
+    falls = getattr(experiment.algorithm, "lr_schedule", "constant") == "linear"
+    if falls and stop.steps is None and stop.iterations is None:
+        listener.noticed(
+            "algorithm.lr_schedule = linear has no effect: the learning rate falls to 0 at stop.steps or "
+            "stop.iterations, and neither is given"
+        )
+
+
 def _auto_workers(env: gymnasium.Env[Any, Any], resources: ResourcesSection, listener: Listener) -> int:
     """Return 0 if the simulator is so fast that moving its data would cost more, else a worker for each CPU.
 
@@ -97,7 +109,9 @@ def _auto_workers(env: gymnasium.Env[Any, Any], resources: ResourcesSection, lis
     """
     if launched := os.environ.get(LAUNCH_CPUS_VARIABLE):
         workers = max(1, int(launched) - 1)
-        listener.noticed(f"workers = {workers} (auto: {launched} CPUs launched, one for the learner)")
+        listener.noticed(
+            f"workers = {workers} (auto: {counted(int(launched), 'CPU')} launched, one for the learner)"
+        )
         return workers
     cpus, groups = usable_cpus(), resources.env_groups
     if cpus == 1:
@@ -108,7 +122,7 @@ def _auto_workers(env: gymnasium.Env[Any, Any], resources: ResourcesSection, lis
         return 0
     speed = f"auto: {cpus} CPUs, {seconds * 1e3:.2g} ms a step"
     if groups < cpus:
-        speed += f", {groups} env groups; more of them (resources.env_groups) could use more CPUs"
+        speed += f", {counted(groups, 'env group')}; more of them (resources.env_groups) could use more CPUs"
     workers = min(cpus - 1 if is_cheap else cpus, groups)
     listener.noticed(f"workers = {workers} ({speed})")
     return workers

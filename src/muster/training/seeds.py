@@ -15,6 +15,7 @@ from muster.experiment.quantities import LARGEST_SEED
 from muster.runs.files import explained, write_json
 from muster.runs.finding import claim_folder, newest_name
 from muster.runs.folder import default_name, runs_dir
+from muster.training.interruption import InterruptionWatch
 from muster.training.listening import Listener
 from muster.training.train import TrainOptions, TrainResult, train
 
@@ -38,7 +39,13 @@ class SeedsResult:
     exit_code: int
 
 
-def train_seeds(loaded: LoadedExperiment, count: int, options: TrainOptions, listener: Listener) -> SeedsResult:
+def train_seeds(
+    loaded: LoadedExperiment,
+    count: int,
+    options: TrainOptions,
+    listener: Listener,
+    watch: InterruptionWatch | None = None,
+) -> SeedsResult:
     """Train one run per seed, one after another, counting up from the experiment's; stop at an interruption."""
     experiment = loaded.experiment
     directory = runs_dir(options.runs_dir)
@@ -51,7 +58,8 @@ def train_seeds(loaded: LoadedExperiment, count: int, options: TrainOptions, lis
     for seed in range(experiment.seed, experiment.seed + count):
         one = loaded.replace("seed", seed, "--seeds").replace("name", f"seed-{seed}", "--seeds")
         try:
-            results.append(train(one, options=replace(options, runs_dir=folder), listener=listener))
+            here = replace(options, runs_dir=folder)
+            results.append(train(one, options=here, listener=listener, watch=watch))
         except MusterError as error:
             if error.result is not None:
                 error.result = _summarise(folder, [*results, error.result])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.experiment.quantities import format_duration
+from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import StopSection
 from muster.training.progress import WINDOW, Progress
 
@@ -25,7 +25,7 @@ def stop_reason(stop: StopSection, progress: Progress) -> str | None:
     if stop.steps is not None and progress.steps >= stop.steps:
         return f"{progress.steps:,} steps reached {stop.steps:,}"
     if stop.iterations is not None and progress.iteration >= stop.iterations:
-        return f"{progress.iteration} iterations done"
+        return f"{counted(progress.iteration, 'iteration')} done"
     if stop.time is not None and progress.seconds >= stop.time:
         return f"trained for {format_duration(progress.seconds)}"
     return None

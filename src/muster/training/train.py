@@ -14,8 +14,9 @@ from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.local import ray_for
 from muster.engines.engine import Engine, Needs
 from muster.engines.failing import failure_from
-from muster.engines.journal import Call, read_last_words
-from muster.errors import AllocationError, InputError, MusterError
+from muster.engines.journal import Call
+from muster.engines.journal_reading import read_last_words
+from muster.errors import AllocationError, InputError, InterruptedRunError, MusterError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
 from muster.files.ownership import OWN_FOLDER
 from muster.runs.checkpoints import Checkpoints
@@ -26,7 +27,7 @@ from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
 from muster.training.description import write_description
 from muster.training.failures import SUDDEN_DEATH, FailureRecord
-from muster.training.interruption import InterruptionWatch
+from muster.training.interruption import Interrupted, InterruptionWatch
 from muster.training.listening import Listener, RunStart, Silence
 from muster.training.loop import Ending, Loop, progress_status
 from muster.training.preparation import Preparation, prepare
@@ -81,13 +82,14 @@ def train(
     if loaded.experiment.sweep is not None:
         listener.noticed("[sweep] is not used here: `muster sweep` trains its trials")
         loaded = loaded.without("sweep")
-    with watch or InterruptionWatch() as watch:
+    with watch or InterruptionWatch() as watch, _not_begun():
         weights_from = _find_weights(options, listener)
         folder = _choose_folder(loaded.experiment, options)
         if options.resume and folder.exists():
             return _resume(folder, loaded, options, listener, watch)
         try:
-            preparation = prepare(loaded, folder, listener, resumes=False)
+            with watch.nothing_to_save():
+                preparation = prepare(loaded, folder, listener, resumes=False)
         except BaseException:
             with suppress(OSError):
                 folder.path.rmdir()
@@ -111,9 +113,18 @@ def _resume(
     _make_folder(folder)
     with RunLock(folder.lock, listener.noticed):
         resumption = open_saved(folder, loaded, listener.noticed)
-        preparation = prepare(resumption.loaded, folder, listener, resumes=True)
+        with watch.nothing_to_save():
+            preparation = prepare(resumption.loaded, folder, listener, resumes=True)
         write_description(folder, preparation.loaded)
         return _Run(folder, preparation, options, listener, watch).execute(resumption.checkpoint, None)
+
+
+@contextmanager
+def _not_begun() -> Iterator[None]:
+    try:
+        yield
+    except Interrupted as error:
+        raise InterruptedRunError(f"{error} before training began", error.interruption.exit_code) from None
 
 
 class _Run:
@@ -135,6 +146,8 @@ class _Run:
         self._events = EventLog(folder)
         self._failures = FailureRecord(preparation.loaded.experiment, preparation.simulator, folder)
         self._progress = Progress()
+        self._current_loop: Loop | None = None
+        self._ending: Ending | None = None
 
     def execute(self, checkpoint: Path | None, weights_from: Path | None) -> TrainResult:
         """Train, and write into the status how it ended, whichever way it does."""
@@ -144,8 +157,14 @@ class _Run:
         status = StatusFile(self._folder.status, self._folder.name)
         status.update(**progress_status(self._progress), **_job())
         try:
-            with self._engine(checkpoint, weights_from) as engine:
-                ending = self._loop(engine, status, checkpoint)
+            with (
+                self._watch.last_resort(lambda: self._end_beside(status)),
+                self._engine(checkpoint, weights_from) as engine,
+            ):
+                ending = self._ending = self._loop(engine, status, checkpoint)
+        except Interrupted as error:
+            shutil.rmtree(self._folder.journals, ignore_errors=True)
+            return self._close(status, Ending("stopped", str(error), error.interruption.exit_code))
         except MusterError as error:
             reason = str(error).partition("\n")[0]
             error.result = self._close(status, Ending("failed", reason, error.exit_code))
@@ -154,6 +173,16 @@ class _Run:
             self._close(status, Ending("failed", f"{type(error).__name__}: {error}", 1))
             raise
         return self._close(status, ending)
+
+    def _end_beside(self, status: StatusFile) -> None:
+        """Save and end from another thread, since the run's own hangs."""
+        interruption, ending = self._watch.pending(), self._ending
+        if ending is None and interruption is not None:
+            if self._current_loop is not None:
+                self._current_loop.save_beside(self._watch)
+            ending = Ending("stopped", interruption.reason, interruption.exit_code)
+        if ending is not None:
+            self._close(status, ending)
 
     def _tell_of_sudden_death(self) -> None:
         """Say in which call of the simulator the process before this one ended, if it ended in one.
@@ -189,16 +218,17 @@ class _Run:
         self._events.add("started", workers=plan.num_workers, iteration=self._progress.iteration)
         self._listener.started(start)
         status.update(state="running")
-        loop = Loop(
+        self._current_loop = Loop(
             experiment, preparation.simulator, engine, self._folder, self._progress, status, self._listener
         )
-        return loop.run(self._watch)
+        return self._current_loop.run(self._watch)
 
     @contextmanager
     def _engine(self, checkpoint: Path | None, weights_from: Path | None) -> Iterator[Engine]:
         plan = self._preparation.plan
         with _ray(plan.needs, show_worker_output=self._options.show_worker_output):
-            engine = plan.build(checkpoint, weights_from)
+            with self._watch.nothing_to_save():
+                engine = plan.build(checkpoint, weights_from, self._watch.must_abandon)
             self._watch.listen()
             try:
                 yield engine

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def test_an_update_that_is_not_finite_is_not_kept(
 
 
 def test_more_workers_than_ray_has_is_told_at_once(tmp_path: Path, ray_with_four_cpus: None) -> None:
-    with pytest.raises(ClusterError, match=r"9 workers were asked for, but .* has 4 CPUs"):
+    with pytest.raises(ClusterError, match=r"asked for 9 workers, but .* has 4 CPUs"):
         small("tests.toys:Guess", tmp_path, resources__workers=9)
 
 
@@ -188,3 +189,26 @@ def test_a_rollout_of_90_seconds_is_waited_for(tmp_path: Path, ray_with_four_cpu
     assert (result.iterations, result.steps) == (1, 40)
     assert float(row["time/sample"]) > 85
     assert row["policy/loss"] != ""
+
+
+@pytest.mark.parametrize("stop", [{"stop__iterations": 4}, {"stop__iterations": None, "stop__steps": 320}])
+def test_a_linear_schedule_falls_to_the_end(
+    stop: dict[str, Any], tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    small("tests.toys:Guess", tmp_path, algorithm__lr=0.01, algorithm__lr_schedule="linear", **stop)
+    rates = [float(row["learner/lr"]) for row in read_metrics(tmp_path / "run" / "metrics.csv")]
+    assert len(rates) == 4
+    assert all(later < earlier for earlier, later in pairwise(rates))
+    assert rates[-1] < 0.004
+
+
+def test_failures_while_evaluating_count(tmp_path: Path, ray_with_four_cpus: None) -> None:
+    file = tmp_path / "fail"
+
+    class Listener(Silence):
+        def iterated(self, row: Any, progress: Any) -> None:
+            file.touch()
+
+    changes: dict[str, Any] = {"env__config": {"file": str(file)}, "evaluation__every": 1, "listener": Listener()}
+    with pytest.raises(SimulatorError, match=r"failed 1 time, more than env.max_failures = 0"):
+        small("tests.toys:FailsWhenEvaluated", tmp_path, env__max_failures=0, **changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from muster.engines.builtin.modelling import Task
 from muster.engines.builtin.ray_collector import RayCollector
 from muster.engines.builtin.threads import threads
 from muster.engines.builtin.workers import Collector, GroupStart, LocalCollector, UnsavedSimulatorsError
-from muster.engines.engine import Iteration, SimulatorFailure, Tell
+from muster.engines.engine import Interrupted, Iteration, SamplingAbandonedError, SimulatorFailure, Tell
 from muster.engines.moments import Moments
 from muster.errors import CheckpointError
 from muster.experiment.schema import AlgorithmSection, Experiment, PPOSection, TRPOSection
@@ -50,6 +50,10 @@ class _Learner:
     rng: np.random.Generator
     next_episodes: list[list[int]]
 
+    def copy(self) -> _Learner:
+        """Return one that can be changed without changing this one."""
+        return replace(self, rng=deepcopy(self.rng))
+
 
 class BuiltinEngine:
     """PPO or TRPO for one experiment, with a number of workers (0: in this process, without Ray)."""
@@ -60,6 +64,7 @@ class BuiltinEngine:
         simulator: Simulator,
         task: Task,
         num_workers: int,
+        interrupted: Interrupted,
         checkpoint: Path | None = None,
         weights_from: Path | None = None,
     ) -> None:
@@ -99,7 +104,9 @@ class BuiltinEngine:
         ]
         self._collector: Collector
         if num_workers:
-            self._collector = RayCollector(self._settings, starts, num_workers, overlap=resources.overlap)
+            self._collector = RayCollector(
+                self._settings, starts, num_workers, overlap=resources.overlap, interrupted=interrupted
+            )
         else:
             with threads(1):
                 self._collector = LocalCollector(self._settings, starts, Path(simulator.folder).parent / JOURNALS)
@@ -111,13 +118,14 @@ class BuiltinEngine:
         """The columns that the algorithm adds to the record."""
         return ppo.METRICS if isinstance(self._experiment.algorithm, PPOSection) else trpo.METRICS
 
-    def iterate(self, fraction_done: float, interrupted: Callable[[], bool], tell: Tell) -> Iteration:
-        """Sample a batch and learn from it; the state changes only if all of it succeeds.
+    def iterate(self, fraction_done: float, interrupted: Interrupted, tell: Tell) -> Iteration:
+        """Sample a batch and learn from it; the state changes at once, if all of it succeeds.
 
         Raises:
-            SimulatorError, SamplingAbandonedError, NonFiniteUpdateError: the learner is as it was before.
+            SimulatorError, SamplingAbandonedError, NonFiniteUpdateError, RayLostError: the learner is as it was
+                before.
         """
-        learner, normalize = self._learner, self._experiment.normalize
+        learner, normalize = self._learner.copy(), self._experiment.normalize
         started = time.perf_counter()
         with threads(1):
             sampled = self._collector.collect(self._weights(), interrupted, tell)
@@ -127,11 +135,14 @@ class BuiltinEngine:
         only_measures = learner.returns.count == 0 and (self._scales_observations or normalize.rewards)
         if len(batch) and not only_measures:
             with threads(self._experiment.resources.learner_threads):
-                learner.parameters, learner.optimizer, metrics = self._update(batch, fraction_done)
+                learner.parameters, learner.optimizer, metrics = self._update(
+                    learner, batch, fraction_done, interrupted
+                )
         for fragment in sampled.fragments:
             learner.observations = learner.observations.merged(fragment.observation_moments)
             learner.returns = learner.returns.merged(fragment.return_moments)
         learner.next_episodes = sampled.next_episodes
+        self._learner = learner
         return Iteration(
             steps=sum(fragment.steps for fragment in sampled.fragments),
             episodes=[episode for fragment in sampled.fragments for episode in fragment.episodes],
@@ -146,10 +157,14 @@ class BuiltinEngine:
             wait_seconds=sampled.idle_seconds,
         )
 
-    def _update(self, batch: Batch, fraction_done: float) -> tuple[Array, Adam, dict[str, float | None]]:
-        learner, algorithm = self._learner, self._experiment.algorithm
+    def _update(
+        self, learner: _Learner, batch: Batch, fraction_done: float, interrupted: Interrupted
+    ) -> tuple[Array, Adam, dict[str, float | None]]:
+        algorithm = self._experiment.algorithm
 
         def on_the_way(share: float, parameters: Array) -> None:
+            if interrupted():
+                raise SamplingAbandonedError
             self._collector.learning(share, lambda: replace(self._weights(), parameters=parameters))
 
         if isinstance(algorithm, PPOSection):

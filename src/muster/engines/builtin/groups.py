@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from muster.engines.builtin.keeping import SimulatorKeeper
 from muster.engines.builtin.modelling import ModelSettings
 from muster.engines.builtin.networks import Networks
 from muster.engines.builtin.pixels import packed
-from muster.engines.engine import REWARD_CLIP, SamplingAbandonedError, SimulatorFailure, Tell
+from muster.engines.engine import REWARD_CLIP, Interrupted, SamplingAbandonedError, SimulatorFailure, Tell
 from muster.engines.failing import FAILURES
 from muster.engines.journal import Call, UnderWay, call_code
 from muster.engines.moments import Moments
@@ -168,7 +168,7 @@ class EnvGroup:
         """From now on tell of failures when they happen; of those not yet returned, now."""
         self._keeper.tell_of_failures(tell)
 
-    def sample(self, weights: Weights, interrupted: Callable[[], bool] = lambda: False) -> Fragment:
+    def sample(self, weights: Weights, interrupted: Interrupted = lambda: False) -> Fragment:
         """Step all simulators for the length of a fragment.
 
         Raises:
@@ -201,7 +201,7 @@ class EnvGroup:
             episode_starts=[0] * count,
         )
 
-    def _fill(self, recording: _Recording, weights: Weights, interrupted: Callable[[], bool]) -> None:
+    def _fill(self, recording: _Recording, weights: Weights, interrupted: Interrupted) -> None:
         parts = self._networks.split(weights.parameters)
         noise = self._exploration.noise(self._rng, *recording.actions.shape[:2])
         encode_into, current = self._encoder.encode_into, self._current

@@ -9,9 +9,10 @@ from pathlib import Path
 from muster.engines.builtin.engine import BuiltinEngine
 from muster.engines.builtin.modelling import Task
 from muster.engines.builtin.tasks import make_task
-from muster.engines.engine import Needs, Request
+from muster.engines.engine import Interrupted, Needs, Request
 from muster.engines.hanging import IN_ONE_PROCESS
 from muster.experiment import LoadedExperiment
+from muster.experiment.quantities import counted
 from muster.simulators.building import Simulator
 from muster.simulators.copying import copy_problem, copy_problem_apart
 
@@ -38,10 +39,16 @@ class BuiltinPlan:
         """A CPU for each worker; nothing in one process."""
         return Needs(self.num_workers) if self.num_workers else None
 
-    def build(self, checkpoint: Path | None, weights_from: Path | None) -> BuiltinEngine:
+    def build(self, checkpoint: Path | None, weights_from: Path | None, interrupted: Interrupted) -> BuiltinEngine:
         """Build the engine."""
         return BuiltinEngine(
-            self.loaded.experiment, self.simulator, self.task, self.num_workers, checkpoint, weights_from
+            self.loaded.experiment,
+            self.simulator,
+            self.task,
+            self.num_workers,
+            interrupted,
+            checkpoint,
+            weights_from,
         )
 
 
@@ -82,7 +89,7 @@ def _fit_groups(
     if num_workers <= groups:
         return loaded, num_workers
     if groups_are_fixed:
-        notice(f"the run has {groups} env groups, so only {groups} of {num_workers} workers are used")
+        notice(f"the run has {counted(groups, 'env group')}, so only {groups} of {num_workers} workers are used")
         return loaded, groups
     notice(f"resources.env_groups = {num_workers} instead of {groups}: one for each worker")
     return loaded.replace("resources.env_groups", num_workers, RAISED_FOR_WORKERS), num_workers

@@ -11,12 +11,19 @@ from typing import Any
 from muster.engines.builtin.groups import Fragment, GroupSettings, Weights
 from muster.engines.builtin.mailbox import Mailbox
 from muster.engines.builtin.workers import GroupStart, Sampled, UnsavedSimulatorsError, Worker
-from muster.engines.engine import MAX_FAILURES_IN_A_ROW, SamplingAbandonedError, SimulatorFailure, Tell
+from muster.engines.engine import (
+    MAX_FAILURES_IN_A_ROW,
+    Interrupted,
+    SamplingAbandonedError,
+    SimulatorFailure,
+    Tell,
+)
 from muster.engines.failing import cause_of_death, failure_from
-from muster.engines.journal import Call, LastWords
-from muster.errors import MusterError, SimulatorError
+from muster.engines.journal import Call
+from muster.engines.journal_reading import LastWords
+from muster.engines.waiting import POLL_SECONDS, get
+from muster.errors import MusterError, RayLostError, SimulatorError
 
-POLL_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
 NODE_SECONDS = 5.0
 HEADROOM = 1.2
@@ -50,12 +57,19 @@ class RayCollector:
     """
 
     def __init__(
-        self, settings: GroupSettings, starts: Sequence[GroupStart], num_workers: int, *, overlap: bool
+        self,
+        settings: GroupSettings,
+        starts: Sequence[GroupStart],
+        num_workers: int,
+        *,
+        overlap: bool,
+        interrupted: Interrupted = lambda: False,
     ) -> None:
         import ray
 
         self._ray = ray
         self._overlap = overlap
+        self._interrupted = interrupted
         self._begin_at = 0.0
         self._sample_seconds = 0.0
         self._collected_at: float | None = None
@@ -82,7 +96,8 @@ class RayCollector:
             except self._lost as error:
                 self._rebuild(place, error)
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
+    def collect(self, weights: Weights, interrupted: Interrupted, tell: Tell) -> Sampled:
+        self._interrupted = interrupted
         started = time.perf_counter()
         if self._collected_at is not None:
             self._begin_at = _share_to_begin_at(self._sample_seconds, started - self._collected_at)
@@ -129,9 +144,13 @@ class RayCollector:
 
     def states(self) -> list[bytes]:
         try:
-            results = self._ray.get([place.worker.states.remote() for place in self._places])
+            results = [self._get(place.worker.states.remote()) for place in self._places]
         except self._lost as error:
             raise UnsavedSimulatorsError(f"a worker was lost ({type(error).__name__})") from None
+        except RayLostError:
+            raise UnsavedSimulatorsError("Ray was lost") from None
+        except SamplingAbandonedError:
+            raise UnsavedSimulatorsError("there was no time left to save them") from None
         states: dict[int, bytes] = {}
         for place, result in zip(self._places, results, strict=True):
             if isinstance(result, UnsavedSimulatorsError):
@@ -140,17 +159,28 @@ class RayCollector:
         return [states[g] for g in sorted(states)]
 
     def close(self) -> list[SimulatorFailure]:
-        closing = [place.worker.close.remote() for place in self._places]
-        closed, _ = self._ray.wait(closing, num_returns=len(closing), timeout=CLOSE_SECONDS)
         failures = []
-        for reference in closed:
-            try:
-                failures += self._result(reference)
-            except (*self._lost, SimulatorError):
-                continue
+        try:
+            for reference in self._closed():
+                try:
+                    failures += self._result(reference)
+                except (*self._lost, SimulatorError):
+                    continue
+        except RayLostError:
+            return failures
         for place in self._places:
             self._ray.kill(place.worker)
         return failures
+
+    def _closed(self) -> list[Any]:
+        """Let the workers close their simulators; return what is done by then if there is no time to wait."""
+        self._interrupted()
+        closing = [place.worker.close.remote() for place in self._places]
+        deadline = time.monotonic() + CLOSE_SECONDS
+        while True:
+            closed, left = self._ray.wait(closing, num_returns=len(closing), timeout=POLL_SECONDS)
+            if not left or self._interrupted() or time.monotonic() > deadline:
+                return list(closed)
 
     def _fill(self, place: _Place, actor_class: Any) -> None:
         place.journals = f"{uuid.uuid4().hex}-{place.number}"
@@ -216,7 +246,7 @@ class RayCollector:
         If that host is lost too, so is what was left there, and another worker takes the place elsewhere.
         """
         try:
-            words: tuple[list[LastWords], str] = self._ray.get(place.worker.last_words.remote(journals))
+            words: tuple[list[LastWords], str] = self._get(place.worker.last_words.remote(journals))
         except self._lost:
             self._fill(place, self._replacement(None))
             return [], ""
@@ -263,12 +293,15 @@ class RayCollector:
     def _result(self, reference: Any) -> Any:
         """Fetch what an actor returned; raise what it returned as an error, or the simulator's own."""
         try:
-            value = self._ray.get(reference)
+            value = self._get(reference)
         except self._ray.exceptions.RayTaskError as error:
             raise SimulatorError(f"a worker failed: {error.cause!r}\n\n{error}") from None
         if isinstance(value, MusterError):
             raise value
         return value
+
+    def _get(self, reference: Any) -> Any:
+        return get(reference, self._interrupted)
 
 
 def _share_to_begin_at(sample_seconds: float, learn_seconds: float) -> float:

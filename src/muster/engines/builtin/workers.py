@@ -12,9 +12,11 @@ from typing import Protocol
 from muster.engines.builtin.groups import EnvGroup, Fragment, GroupSettings, Weights
 from muster.engines.builtin.mailbox import Mailbox
 from muster.engines.builtin.threads import limit_threads
-from muster.engines.engine import SimulatorFailure, Tell
+from muster.engines.engine import Interrupted, SimulatorFailure, Tell
 from muster.engines.hanging import end_process_on_hang, interrupted_on_hang, tell_of_faults
-from muster.engines.journal import LastWords, UnderWay, read_last_words, read_trace
+from muster.engines.journal import UnderWay, journal_folder
+from muster.engines.journal_reading import LastWords, read_last_words, read_trace
+from muster.engines.worker_signals import outlive_signals
 from muster.errors import MusterError
 from muster.simulators.building import find_simulator
 
@@ -71,7 +73,7 @@ class Collector(Protocol):
     num_restarted: int
     """How many groups began new episodes in spite of a saved state."""
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
+    def collect(self, weights: Weights, interrupted: Interrupted, tell: Tell) -> Sampled:
         """Return as many fragments as there are groups, in group order; tell of failures as they happen.
 
         Raises:
@@ -98,14 +100,13 @@ class LocalCollector:
 
     def __init__(self, settings: GroupSettings, starts: Sequence[GroupStart], journals: Path | None) -> None:
         tell_of_faults()
+        journals = journals and journal_folder(journals)
         self._timeout, self._journals = settings.step_timeout, journals
-        if journals is not None:
-            journals.mkdir(exist_ok=True)
         self._groups = [start.create(settings, journals) for start in starts]
         with self._hangs_interrupted():
             self.num_restarted = sum(start.begin(group) for start, group in zip(starts, self._groups, strict=True))
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
+    def collect(self, weights: Weights, interrupted: Interrupted, tell: Tell) -> Sampled:
         for group in self._groups:
             group.tell_of_failures(tell)
         with self._hangs_interrupted():
@@ -137,12 +138,12 @@ class Worker:
 
     def __init__(self, settings: GroupSettings, journals: str, mailbox: Mailbox) -> None:
         limit_threads(1)
+        outlive_signals()
         self._mailbox = mailbox
         self._settings = settings
         self._groups: dict[int, EnvGroup] = {}
         self._broken: MusterError | None = None
-        self._journals = session_folder() / journals
-        self._journals.mkdir(parents=True)
+        self._journals = journal_folder(session_folder() / journals)
         # Importing may take long and is no hang; what is wrong with it will be told when simulators are built.
         with suppress(Exception):
             find_simulator(settings.simulator.id, settings.simulator.paths)
@@ -193,7 +194,8 @@ class Worker:
     def close(self) -> list[SimulatorFailure]:
         """Close the simulators; return what failed in that."""
         failures = [failure for group in self._groups.values() for failure in group.close()]
-        shutil.rmtree(self._journals, ignore_errors=True)
+        if self._journals is not None:
+            shutil.rmtree(self._journals, ignore_errors=True)
         return failures
 
 

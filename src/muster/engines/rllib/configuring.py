@@ -57,7 +57,7 @@ def hyperparameters(experiment: Experiment) -> dict[str, Any]:
             given["n_step"] = tuple(steps)
         return given
     assert isinstance(algorithm, PPOSection)
-    end = experiment.stop.steps
+    end = _planned_steps(experiment, algorithm)
     falls = algorithm.lr_schedule == "linear" and end is not None
     return {
         "lr": [[0, algorithm.lr], [end, 0.0]] if falls else algorithm.lr,
@@ -74,6 +74,13 @@ def hyperparameters(experiment: Experiment) -> dict[str, Any]:
         "use_kl_loss": False,
         **(algorithm.model_extra or {}),
     }
+
+
+def _planned_steps(experiment: Experiment, algorithm: PPOSection) -> int | None:
+    """Return the steps after which training stops at the latest, by its stop rules for steps and iterations."""
+    stop = experiment.stop
+    ends = [stop.steps, None if stop.iterations is None else stop.iterations * algorithm.train_batch_size]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def make_model_config(subject: Subject) -> Any:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import ray
 import torch
 
-from muster.engines.engine import Iteration, SimulatorFailure, Tell
+from muster.engines.engine import Interrupted, Iteration, SamplingAbandonedError, SimulatorFailure, Tell
 from muster.engines.hanging import interrupted_on_hang
 from muster.engines.moments import Moments
 from muster.engines.rllib import state
@@ -25,7 +25,8 @@ from muster.engines.rllib.policy import RLlibPolicy
 from muster.engines.rllib.spaces import ObservationCoder
 from muster.engines.rllib.station import STATION, EscapeError, Report, Scales
 from muster.engines.rllib.watching import WatchedTraining
-from muster.errors import NonFiniteUpdateError
+from muster.engines.waiting import get
+from muster.errors import NonFiniteUpdateError, RayLostError
 from muster.simulators.building import Simulator
 from muster.simulators.seeding import Stream, reset_seed
 
@@ -38,6 +39,7 @@ class RLlibEngine:
         subject: Subject,
         simulator: Simulator,
         num_workers: int,
+        interrupted: Interrupted,
         checkpoint: Path | None = None,
         weights_from: Path | None = None,
     ) -> None:
@@ -47,6 +49,7 @@ class RLlibEngine:
         self._subject = subject
         self._coder = ObservationCoder(subject.observations)
         self._num_workers = num_workers
+        self._interrupted = interrupted
         self._collector = start_collector() if num_workers else None
         start = int(checkpoint.name) if checkpoint is not None else 0
         config = self._config(simulator, start)
@@ -100,23 +103,25 @@ class RLlibEngine:
         """The columns that the algorithm adds to the record."""
         return tuple(self._figures)
 
-    def iterate(self, fraction_done: float, interrupted: Callable[[], bool], tell: Tell) -> Iteration:
+    def iterate(self, fraction_done: float, interrupted: Interrupted, tell: Tell) -> Iteration:
         """Let RLlib train once; the state to be saved changes only if all of it succeeds.
 
         Nothing is told before it ends.
 
         Raises:
-            SimulatorError, SamplingAbandonedError, NonFiniteUpdateError: the state is as it was before.
+            SimulatorError, SamplingAbandonedError, NonFiniteUpdateError, RayLostError: the state is as it was
+                before.
         """
         started = time.perf_counter()
+        self._interrupted = interrupted
         STATION.scales = self._scales()
         if self._collector:
-            ray.get(self._collector.set_scales.remote(STATION.scales))
+            get(self._collector.set_scales.remote(STATION.scales), interrupted)
         self._is_training = True
         result = self._watched.train(interrupted) if self._num_workers else self._train_here(interrupted)
         self._is_training = False
         seconds = time.perf_counter() - started
-        report = ray.get(self._collector.take.remote()) if self._collector else STATION.take()
+        report = get(self._collector.take.remote(), interrupted) if self._collector else STATION.take()
         figures = result.get("learners", {}).get("default_policy", {})
         captured = state.capture(self._algorithm, *self._merged(report))
         if not captured.is_finite or _has_diverged(figures):
@@ -137,7 +142,7 @@ class RLlibEngine:
             wait_seconds=0.0,
         )
 
-    def _train_here(self, interrupted: Callable[[], bool]) -> dict[str, Any]:
+    def _train_here(self, interrupted: Interrupted) -> dict[str, Any]:
         STATION.interrupted = interrupted
         try:
             with self._hangs_interrupted():
@@ -188,10 +193,11 @@ class RLlibEngine:
             with self._hangs_interrupted():
                 self._algorithm.stop()
             return STATION.take().failures
-        for runner in ray.get(self._collector.runners.remote()):
-            ray.kill(runner)
-        self._watched.end()
-        ray.kill(self._collector)
+        with suppress(RayLostError, SamplingAbandonedError):
+            for runner in get(self._collector.runners.remote(), self._interrupted):
+                ray.kill(runner)
+            self._watched.end()
+            ray.kill(self._collector)
         # Else its destructor does it later, and starts another Ray for that.
         self._algorithm.learner_group.shutdown()
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.engines.engine import Needs, Request
+from muster.engines.engine import Interrupted, Needs, Request
 from muster.engines.hanging import IN_ONE_PROCESS
 from muster.engines.rllib.algorithms import ALGORITHMS
 from muster.engines.rllib.configuring import Subject, make_config, quieten
@@ -44,9 +44,9 @@ class RLlibPlan:
         """Simulators in all env runners."""
         return max(1, self.num_workers) * self.loaded.experiment.resources.envs_per_group
 
-    def build(self, checkpoint: Path | None, weights_from: Path | None) -> RLlibEngine:
+    def build(self, checkpoint: Path | None, weights_from: Path | None, interrupted: Interrupted) -> RLlibEngine:
         """Build the engine."""
-        return RLlibEngine(self.subject, self.simulator, self.num_workers, checkpoint, weights_from)
+        return RLlibEngine(self.subject, self.simulator, self.num_workers, interrupted, checkpoint, weights_from)
 
 
 def make_rllib_plan(request: Request) -> RLlibPlan:

@@ -6,17 +6,18 @@ the collector at the end of each `sample()`; in the driver's process the engine 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.engines.engine import SimulatorFailure
+from muster.engines.engine import Interrupted, SimulatorFailure
 from muster.engines.hanging import interrupt_or_end_on_hang
 from muster.engines.journal import Call, UnderWay
 from muster.engines.moments import Moments
+from muster.engines.worker_signals import outlive_signals
 from muster.policies.normalizer import Scale
 
 Array = NDArray[Any]
@@ -79,7 +80,7 @@ class Station:
     num_calls: int = 0
     under_way: UnderWay | None = None
     failures_in_a_row: dict[int, int] = field(default_factory=dict)
-    interrupted: Callable[[], bool] = lambda: False
+    interrupted: Interrupted = lambda: False
     is_stale: bool = True
     report: Report = field(default_factory=Report)
     seen: list[Array] = field(default_factory=list)
@@ -90,6 +91,7 @@ class Station:
         if collector is not None and self.collector is None:
             import ray
 
+            outlive_signals()
             self.collector = collector
             self.life = ray.get(collector.join.remote(worker, ray.get_runtime_context().current_actor))
             if step_timeout is not None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
-import ray
-
-from muster.engines.engine import MAX_LOSSES_IN_A_ROW, SamplingAbandonedError
+from muster.engines.engine import MAX_LOSSES_IN_A_ROW, Interrupted, SamplingAbandonedError
+from muster.engines.waiting import get
 from muster.errors import ClusterError, SimulatorError
 
 POLL_SECONDS = 0.2
@@ -34,10 +32,11 @@ class WatchedTraining:
         self._healthy_at = time.monotonic()
         self._thread: threading.Thread | None = None
 
-    def train(self, interrupted: Callable[[], bool]) -> dict[str, Any]:
+    def train(self, interrupted: Interrupted) -> dict[str, Any]:
         """Train once.
 
         Raises:
+            RayLostError: if Ray has ended.
             SimulatorError: if the simulator gives up, or takes its env runners with it again and again.
             SamplingAbandonedError: when `interrupted` says so; the thread is left to `close`.
             ClusterError: if no env runner comes back.
@@ -56,9 +55,9 @@ class WatchedTraining:
         thread.start()
         while thread.is_alive():
             thread.join(POLL_SECONDS)
-            self._look()
             if thread.is_alive() and interrupted():
                 raise SamplingAbandonedError
+            self._look(interrupted)
         if isinstance(outcome[0], Exception):
             raise outcome[0]
         result: dict[str, Any] = outcome[0]
@@ -81,10 +80,10 @@ class WatchedTraining:
         self._losses_told += lost
         return lost
 
-    def _look(self) -> None:
-        last_words, num_reports = ray.get(self._collector.news.remote())
+    def _look(self, interrupted: Interrupted) -> None:
+        last_words, num_reports = get(self._collector.news.remote(), interrupted)
         if last_words is not None:
-            raise SimulatorError(last_words, ray.get(self._collector.take.remote()).failures)
+            raise SimulatorError(last_words, get(self._collector.take.remote(), interrupted).failures)
         group = self._algorithm.env_runner_group
         losses, now = self._num_losses(), time.monotonic()
         if num_reports > self._num_reports:
