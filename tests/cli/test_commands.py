@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from muster.cli.screen import Pace
 from tests.commands import ROOT, environment, last_json, muster
 
 QUICK = ["--workers", "0", "--stop-iterations", "2"]
@@ -230,3 +232,15 @@ def test_the_environment_s_runs_folder_is_used(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert (runs / "cartpole-v1-ppo" / "metrics.csv").exists()
     assert "MUSTER_RUNS_DIR" not in environment()
+
+
+def test_a_long_run_prints_fewer_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    pace, lines = Pace(), []
+    while now < 24 * 3600:
+        if pace.is_due():
+            lines.append(now)
+        now += 1.0
+    assert len([line for line in lines if line < 10]) == 10
+    assert 300 < len(lines) < 600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,9 @@ from rich.text import Text
 
 from muster.errors import MusterError
 
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
+SHARE_BETWEEN_LINES = 0.05
+"""Of the time that a run has taken so far."""
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -52,3 +56,20 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def figure(value: float | None) -> str:
     """Write a figure such as a return to the precision that a person reads."""
     return "-" if value is None else f"{value:,.1f}" if 10 <= abs(value) < 1e6 else f"{value:.3g}"
+
+
+class Pace:
+    """How often to print a line on progress: often at first, seldom in a long run, whose output is a job's log."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        """Whether a line is due now; if so, the next one is due later."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        pause = (now - self._started) * SHARE_BETWEEN_LINES
+        self._next = now + min(max(pause, SHORTEST_PAUSE), LONGEST_PAUSE)
+        return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import TracebackType
 from typing import Any
 
@@ -11,11 +10,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.screen import figure
+from muster.cli.screen import Pace, figure
 from muster.experiment.schema import Experiment
 from muster.sweeps.record import SweepRecord, Trial
 
-SECONDS_BETWEEN_LINES = 1.0
 ROWS_BESIDES_TRIALS = 4
 _STYLES = {"running": "cyan", "finished": "green", "failed": "red", "stopped": "yellow", "queued": "dim"}
 _ORDER = ("running", "failed", "finished", "stopped", "queued")
@@ -29,7 +27,7 @@ class SweepView:
         self._verbose = verbose
         self._quiet = quiet
         self._states: dict[str, str] = {}
-        self._last_lines: dict[str, float] = {}
+        self._paces: dict[str, Pace] = {}
         self._told: set[str] = set()
 
     def __enter__(self) -> SweepView:
@@ -51,14 +49,12 @@ class SweepView:
         self._console.print(headline(record, experiment))
 
     def changed(self, record: SweepRecord, trial: str) -> None:
-        """Print a line if the state changed, or, at most one a second for each trial, on its progress."""
+        """Print a line if the state changed, and now and then on a trial's progress."""
         known = record.find(trial)
-        now = time.monotonic()
         is_news = self._states.get(trial) != known.state
-        is_late = now - self._last_lines.get(trial, 0.0) >= SECONDS_BETWEEN_LINES
         self._states[trial] = known.state
-        if not self._quiet and (is_news or is_late or self._verbose):
-            self._last_lines[trial] = now
+        is_due = self._paces.setdefault(trial, Pace()).is_due()
+        if not self._quiet and (is_news or is_due or self._verbose):
             self._console.print(line(known, record.metric))
 
     def noticed(self, message: str) -> None:

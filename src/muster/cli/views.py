@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.screen import figure, sparkline
+from muster.cli.screen import Pace, figure, sparkline
 from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import AlgorithmSection
 from muster.training.listening import RunStart
@@ -21,7 +21,6 @@ from muster.training.stopping import nearest_stop, seconds_left
 
 SPARKLINE_WIDTH = 40
 BAR_WIDTH = 40
-SECONDS_BETWEEN_LINES = 1.0
 
 
 class View:
@@ -32,7 +31,7 @@ class View:
         self._verbose = verbose
         self._quiet = quiet
         self._start: RunStart | None = None
-        self._last_line = 0.0
+        self._pace = Pace()
         self._told: set[str] = set()
 
     def __enter__(self) -> View:
@@ -53,12 +52,9 @@ class View:
             self._console.print(headline(start))
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
-        """Print a line, at most one a second unless verbose."""
-        now = time.monotonic()
-        if self._quiet or (not self._verbose and now - self._last_line < SECONDS_BETWEEN_LINES):
-            return
-        self._last_line = now
-        self._console.print(line(row, with_all=self._verbose))
+        """Print a line now and then; each if verbose."""
+        if not self._quiet and (self._verbose or self._pace.is_due()):
+            self._console.print(line(row, with_all=self._verbose))
 
     def noticed(self, message: str) -> None:
         """Print a notice."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from muster.clusters.allocation.reading import usable_cpus, usable_gpus
 from muster.clusters.ray_processes import RayProcesses
-from muster.clusters.temporary import temporary_folder
+from muster.clusters.temporary import RAY_FOLDER, temporary_folder
 from muster.errors import ClusterError
 from muster.experiment.quantities import counted
 
@@ -34,7 +34,7 @@ _SETTINGS = {
     "RAY_enable_metrics_collection": "0",
     "RAY_grpc_enable_http_proxy": "0",
 }
-_OF_ANOTHER_RAY = ("RAY_AUTH_", "RAY_TLS_", "RAY_USE_TLS", "RAY_REDIS_", "RAY_TMPDIR", "RAY_NAMESPACE")
+OF_ANOTHER_RAY = ("RAY_AUTH_", "RAY_TLS_", "RAY_USE_TLS", "RAY_REDIS_", "RAY_TMPDIR", "RAY_NAMESPACE")
 """Beginnings of the names of variables by which a user reaches a Ray elsewhere."""
 
 _OWN: list[RayProcesses] = []
@@ -122,7 +122,7 @@ def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[Non
                         include_dashboard=False,
                         log_to_driver=show_worker_output,
                         _node_ip_address="127.0.0.1",
-                        _temp_dir=str(folder / "ray"),
+                        _temp_dir=str(folder / RAY_FOLDER),
                     )
                 yield
         finally:
@@ -254,13 +254,13 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
     """Set variables for a while, and hide those that are meant for another Ray."""
     before = dict(os.environ)
     for name in before:
-        if name.startswith(_OF_ANOTHER_RAY):
+        if name.startswith(OF_ANOTHER_RAY):
             del os.environ[name]
     os.environ.update(settings)
     try:
         yield
     finally:
-        for name in {*settings, *(name for name in before if name.startswith(_OF_ANOTHER_RAY))}:
+        for name in {*settings, *(name for name in before if name.startswith(OF_ANOTHER_RAY))}:
             if name in before:
                 os.environ[name] = before[name]
             else:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from muster.clusters.allocation.launchers import mpi_world_problem
 from muster.clusters.allocation.model import Ranks
-from muster.clusters.launching.signals import FORWARDED
+from muster.clusters.launching.signals import heeded_signals
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class World:
         import mpi4py
 
         # MPI's calls wait in C, where Python sees no signal; nothing has been made yet that would be left behind.
-        self._handlers = {number: signal.signal(number, signal.SIG_DFL) for number in FORWARDED}
+        self._handlers = {number: signal.signal(number, signal.SIG_DFL) for number in heeded_signals()}
         mpi4py.rc.initialize = False
         try:
             from mpi4py import MPI

@@ -38,7 +38,8 @@ def main() -> None:
     rank = int(sys.argv[1])
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for number in SIGNALS:
-        signal.signal(number, lambda number, _: _send(rank, number))
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: _send(rank, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     _, status = os.waitpid(rank, 0)
     code = os.waitstatus_to_exitcode(status)

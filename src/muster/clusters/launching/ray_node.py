@@ -11,6 +11,7 @@ from pathlib import Path
 from muster.clusters.launching.options import TOKEN_VARIABLE
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.signals import STANDARD_INPUT_VARIABLE
+from muster.clusters.local import ADDRESS_VARIABLE, OF_ANOTHER_RAY
 from muster.clusters.temporary import RAY_FOLDER
 
 MIB = 1024**2
@@ -47,7 +48,8 @@ _LAUNCHER_PREFIXES = (
     "PALS_",
     "ALPS_",
 )
-FOREIGN_RAY = ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE", "RAY_TMPDIR")
+FOREIGN_RAY = (ADDRESS_VARIABLE, *OF_ANOTHER_RAY)
+"""Beginnings of the names of variables that lead to another Ray."""
 _OF_THE_RANK = (TOKEN_VARIABLE, STANDARD_INPUT_VARIABLE, "MUSTER_RANK", "MUSTER_NUM_RANKS")
 
 
@@ -109,11 +111,11 @@ def ray_environment(
     Ray replaces a loopback address by another one of this host, and listens on all of them, unless it is told that
     this system knows no clusters.
     """
-    dropped = {*unset, *FOREIGN_RAY, *_OF_THE_RANK}
+    dropped = {*unset, *_OF_THE_RANK}
     kept = {
         name: value
         for name, value in environ.items()
-        if name not in dropped and not name.startswith(_LAUNCHER_PREFIXES)
+        if name not in dropped and not name.startswith((*_LAUNCHER_PREFIXES, *FOREIGN_RAY))
     }
     if address == LOOPBACK:
         kept["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"

@@ -26,8 +26,8 @@ class ClusterView:
         self._address = address
         self._alive: list[Any] = []
         self.pause_seconds = BRING_UP_SECONDS
-        for name in FOREIGN_RAY:
-            os.environ.pop(name, None)
+        for name in [name for name in os.environ if name.startswith(FOREIGN_RAY)]:
+            del os.environ[name]
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
         threading.Thread(target=self._ask, name="cluster view", daemon=True).start()
 

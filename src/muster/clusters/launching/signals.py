@@ -16,6 +16,7 @@ REPEATED_SIGNAL_SECONDS = 1.0
 RELAYED_SIGNAL_SECONDS = 10.0
 """A signal that another rank passes on counts only if the head has not had the same one for so long."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+_ALWAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: 75}
 STANDARD_INPUT_VARIABLE = "MUSTER_ORDERS_ON_STDIN"
@@ -27,10 +28,15 @@ def come_on_standard_input() -> bool:
     return bool(os.environ.get(STANDARD_INPUT_VARIABLE))
 
 
+def heeded_signals() -> list[signal.Signals]:
+    """Return the signals to act on: a hangup that is ignored, as under `nohup`, stays ignored."""
+    return [number for number in FORWARDED if number in _ALWAYS or signal.getsignal(number) is not signal.SIG_IGN]
+
+
 @contextmanager
 def passed_on(to: Callable[[int], None]) -> Iterator[None]:
     """Have signals passed on for a while instead of ending this process."""
-    previous = {number: signal.signal(number, lambda number, _: to(number)) for number in FORWARDED}
+    previous = {number: signal.signal(number, lambda number, _: to(number)) for number in heeded_signals()}
     try:
         yield
     finally:
@@ -58,7 +64,7 @@ class Signals:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Note signals for a while."""
-        previous = {number: signal.signal(number, self._note) for number in FORWARDED}
+        previous = {number: signal.signal(number, self._note) for number in heeded_signals()}
         if come_on_standard_input():
             threading.Thread(target=self._read, name="orders", daemon=True).start()
         try:
