@@ -103,12 +103,18 @@ def muster_here(*arguments: str | Path) -> Ended:
     return Ended(code, _text(out), _text(err))
 
 
+class _Kept(io.BytesIO):
+    """What is written, also after the stream around it was closed."""
+
+    def close(self) -> None:
+        """Stay open."""
+
+
 def _stream() -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    return io.TextIOWrapper(_Kept(), encoding="utf-8", write_through=True)
 
 
 def _text(stream: io.TextIOWrapper) -> str:
-    stream.flush()
     content = stream.buffer
-    assert isinstance(content, io.BytesIO)
+    assert isinstance(content, _Kept)
     return content.getvalue().decode("utf-8")
