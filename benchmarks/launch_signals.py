@@ -6,13 +6,14 @@ never have begun.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from tests.lab.cluster import Lab, owned_lab
@@ -29,6 +30,10 @@ CLEAN_SECONDS = 10.0
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: 75}
 TARGETS = ("process", "group", "twice")
 STARTERS = ("ssh", "srun")
+LABS = 2
+
+Case = tuple[str, str, str]
+"""What started the launch, the signal, and to whom it was sent."""
 
 
 @dataclass(frozen=True)
@@ -41,29 +46,19 @@ class Outcome:
 
 
 def run(part: str = "") -> str:
-    """Send the signals; `part` is another number of them."""
-    randomness = random.Random(0)
-    cases = defaultdict(list)
-    with owned_lab(HOSTS) as lab:
-        services = Services(lab)
-        services.sshd()
-        services.slurm()
-        for number in range(int(part or SIGNALS)):
-            kind = list(CODES)[number % len(CODES)]
-            target = TARGETS[number // len(CODES) % len(TARGETS)]
-            starter = STARTERS[number // (len(CODES) * len(TARGETS)) % len(STARTERS)]
-            moment = randomness.uniform(0.3, LATEST_SECONDS)
-            outcome = interrupt(lab, f"launch-{number}", starter, kind, target, moment)
-            cases[starter, kind.name, target].append(outcome)
-            print(number, starter, kind.name, target, f"{moment:.1f}", outcome, file=sys.stderr, flush=True)
-            if outcome.troubles:
-                services.restore()
+    """Send the signals, half of them in each of two labs; `part` is another number of them."""
+    numbers = range(int(part or SIGNALS))
+    with ProcessPoolExecutor(LABS, multiprocessing.get_context("spawn")) as pool:
+        halves = pool.map(_interrupt_all, [list(numbers[lab::LABS]) for lab in range(LABS)])
+    cases: dict[Case, list[Outcome]] = {}
+    for case, outcome in sorted((pair for half in halves for pair in half), key=lambda pair: pair[0]):
+        cases.setdefault(case, []).append(outcome)
     return "\n".join(
         [
             "# Signals to launches over three hosts",
             "",
-            f"{sum(map(len, cases.values()))} launches over {HOSTS} lab hosts (one machine of 2 cores), PPO on "
-            "the ratio example with 6 workers; one signal each, at a random moment of the first "
+            f"{len(numbers)} launches over {HOSTS} lab hosts, in {LABS} labs at a time (one machine of 2 cores), "
+            "PPO on the ratio example with 6 workers; one signal each, at a random moment of the first "
             f"{LATEST_SECONDS:g} s, to what started the launch: to the process, to its process group, or twice, "
             f"0.2 s apart. In good order: ended with the right code within {LIMIT_SECONDS:g} s, nothing left on "
             f"any host {CLEAN_SECONDS:g} s later, the run saved or never begun.",
@@ -77,13 +72,32 @@ def run(part: str = "") -> str:
             ),
             "",
             *(
-                f"- {' '.join(case)}: {trouble}"
+                f"- {' '.join(case)}: {text}"
                 for case, found in cases.items()
                 for o in found
-                for trouble in o.troubles
+                for text in o.troubles
             ),
         ]
     )
+
+
+def _interrupt_all(numbers: list[int]) -> list[tuple[Case, Outcome]]:
+    outcomes: list[tuple[Case, Outcome]] = []
+    with owned_lab(HOSTS) as lab:
+        services = Services(lab)
+        services.sshd()
+        services.slurm()
+        for number in numbers:
+            kind = list(CODES)[number % len(CODES)]
+            target = TARGETS[number // len(CODES) % len(TARGETS)]
+            starter = STARTERS[number // (len(CODES) * len(TARGETS)) % len(STARTERS)]
+            moment = random.Random(number).uniform(0.3, LATEST_SECONDS)
+            outcome = interrupt(lab, f"launch-{number}", starter, kind, target, moment)
+            outcomes.append(((starter, kind.name, target), outcome))
+            print(number, starter, kind.name, target, f"{moment:.1f}", outcome, file=sys.stderr, flush=True)
+            if outcome.troubles:
+                services.restore()
+    return outcomes
 
 
 def interrupt(lab: Lab, name: str, starter: str, number: signal.Signals, target: str, moment: float) -> Outcome:

@@ -16,6 +16,7 @@ from muster.clusters.launching.local_ranks import LocalLeader
 from muster.clusters.launching.plan import num_local_ranks, plan_host
 from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
 from muster.clusters.launching.rendezvous import Rendezvous, await_board
+from muster.clusters.launching.signals import InterruptedLaunchError
 from muster.clusters.launching.timeline import Timeline
 from muster.errors import ClusterError, MusterError
 
@@ -54,9 +55,18 @@ class Member:
         try:
             board = self._find_head()
             code = self._take_part(board)
+        except (ClusterError, InterruptedLaunchError):
+            self._remove_meeting_without_head()
+            raise
         finally:
             self._leader.dismiss(ClusterError.exit_code if code is None else code)
         return ClusterError.exit_code if code is None else code
+
+    def _remove_meeting_without_head(self) -> None:
+        """Remove the meeting folder if no head has ever come that would."""
+        folder = self._rendezvous.folder
+        if folder is not None and folder.board() is None:
+            folder.remove()
 
     def _find_head(self) -> BoardClient:
         """Return the head's board.
