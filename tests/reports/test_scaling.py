@@ -52,7 +52,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_measured(t
 def test_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
     done = muster("scale", "CartPole-v1", "--workers", "1,two", cwd=tmp_path)
     assert done.returncode == 2
-    assert "--workers 1,two: expected different numbers separated by commas" in done.stderr
+    assert "--workers 1,two: expected different numbers up to 100000 separated by commas" in done.stderr
 
 
 @pytest.mark.parametrize(

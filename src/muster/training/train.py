@@ -93,6 +93,7 @@ def train(
         except BaseException:
             with suppress(OSError):
                 folder.path.rmdir()
+                folder.path.parent.rmdir()
             raise
         _make_folder(folder)
         with RunLock(folder.lock, listener.noticed):

@@ -19,7 +19,7 @@ ANSWER_SECONDS = 5.0
 """How long an answer may take beyond the time that was allowed for it."""
 PUT_SECONDS = 15.0
 RETRY_SECONDS = 0.2
-_LOOK_SECONDS = 0.2
+_LOOK_MILLISECONDS = 200
 
 
 class HeadGoneError(Exception):
@@ -103,10 +103,12 @@ class BoardClient:
 
     def _read_line(self, connection: ssl.SSLSocket, seconds: float, is_over: Callable[[], bool]) -> bytes:
         deadline = time.monotonic() + seconds
+        waiting = select.poll()
+        waiting.register(connection, select.POLLIN)
         while b"\n" not in self._unread:
             if is_over() or time.monotonic() > deadline:
                 raise TimeoutError("no answer")
-            if connection.pending() or select.select([connection], [], [], _LOOK_SECONDS)[0]:
+            if connection.pending() or waiting.poll(_LOOK_MILLISECONDS):
                 with suppress(ssl.SSLWantReadError):
                     received = connection.recv(65536)
                     if not received or len(self._unread) > LONGEST_MESSAGE:

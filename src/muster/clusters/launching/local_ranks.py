@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 _RETRY_SECONDS = 0.05
-_LOOK_SECONDS = 0.5
+_LOOK_MILLISECONDS = 500
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -124,10 +124,12 @@ def follow(secret: bytes, own: RankCard, seconds: float, take_signals: Callable[
     with leader:
         _send(leader, asdict(own))
         received = b""
+        waiting = select.poll()
+        waiting.register(leader, select.POLLIN)
         while not received.endswith(b"\n"):
             for number in take_signals():
                 _send(leader, {"signal": number})
-            if select.select([leader], [], [], _LOOK_SECONDS)[0]:
+            if waiting.poll(_LOOK_MILLISECONDS):
                 with suppress(OSError):
                     received += (part := leader.recv(64))
                     if part:

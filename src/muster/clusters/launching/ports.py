@@ -96,7 +96,9 @@ def _hold(cells: range) -> tuple[socket.socket, ...] | None:
 
 
 def _is_free(port: int) -> bool:
+    """Whether Ray could listen there: as for Ray, connections of before that are closing do not count."""
     with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
         except OSError:
