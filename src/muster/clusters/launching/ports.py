@@ -56,7 +56,7 @@ def take_ports(num_cpus: int, port_range: tuple[int, int] | None = None) -> Port
     low, high = port_range or (FIRST_PORT, LAST_PORT)
     size = ports_needed(num_cpus)
     first_cell = -(-low // CELL_SIZE) * CELL_SIZE
-    starts = list(range(first_cell, high + 2 - size, CELL_SIZE))
+    starts = list(range(first_cell, high + 2 - size, size))
     random.shuffle(starts)
     for first in starts:
         guards = _hold(range(first, first + size, CELL_SIZE))
