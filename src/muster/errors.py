@@ -7,7 +7,8 @@
     │   └── OwnershipError             files that another user can change, and that would run code
     ├── SimulatorError             3   the simulator failed too often
     ├── ClusterError               4   Ray did not come up
-    │   └── AllocationError            what a scheduler or launcher says of the job cannot be read
+    │   ├── AllocationError            what a scheduler or launcher says of the job cannot be read
+    │   └── KeeperLostError            the process that holds a host's Ray was killed
     ├── InterruptedRunError        a signal's   it came before training began
     ├── RayLostError               1   Ray ended while it was in use
     ├── RunLockedError             1   another process writes this run
@@ -104,6 +105,10 @@ class InterruptedRunError(MusterError):
 
 class RayLostError(MusterError):
     """Ray ended while it was in use; what was learned before is kept."""
+
+
+class KeeperLostError(ClusterError):
+    """The process that holds a host's Ray was killed; what it had started is ended by the launcher."""
 
 
 class RunLockedError(MusterError):

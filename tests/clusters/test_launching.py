@@ -223,7 +223,7 @@ def test_a_launcher_takes_the_place_of_a_killed_keeper(tmp_path: Path) -> None:
     folder.mkdir()
     code = (
         "import os, sys, time\nfrom pathlib import Path\n"
-        "from muster.clusters.launching.keeper_client import Keeper, KeeperLostError\n"
+        "from muster.clusters.launching.keeper_client import Keeper\nfrom muster.errors import KeeperLostError\n"
         "from muster.clusters.launching.keeper_process import adopt_orphans\n"
         "adopt_orphans()\nkeeper = Keeper([Path(sys.argv[1])])\n"
         "keeper.start('service', [sys.executable, '-c', sys.argv[2]], dict(os.environ), Path(sys.argv[3]))\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from muster.clusters.launching.setup import environment_after
 from muster.clusters.named import find_cluster
-from muster.errors import ClusterError, InputError
+from muster.errors import ClusterError, InputError, OwnershipError
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +44,24 @@ def test_setup_makes_the_environment_and_its_failure_is_told() -> None:
     assert environment_after([], {"A": "b"}) == {"A": "b"}
     with pytest.raises(ClusterError, match="module load nowhere: ended with code 127"):
         environment_after(["module load nowhere"], {"PATH": "/usr/bin:/bin"})
+
+
+def test_a_file_that_another_user_wrote_is_not_used(project: Path) -> None:
+    path = project / "muster.toml"
+    path.write_text('[clusters.a]\nsetup = ["touch ran"]\n')
+    path.chmod(0o666)
+    with pytest.raises(OwnershipError, match="could run code as you"):
+        find_cluster("a")
+    path.chmod(0o664)
+    assert find_cluster("a").setup == ("touch ran",)
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 12345)
+        with pytest.raises(OwnershipError, match="belongs to user 12345"):
+            find_cluster("a")
+
+
+def test_deep_nesting_is_refused(project: Path) -> None:
+    path = project / "muster.toml"
+    path.write_text("a = " + "[" * 5000 + "]" * 5000)
+    with pytest.raises(InputError, match=r"muster.toml"):
+        find_cluster("a")

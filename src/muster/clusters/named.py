@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from muster.errors import InputError
+from muster.errors import InputError, OwnershipError
+from muster.experiment.source import read_toml
 
 PROJECT_FILE = "muster.toml"
 USER_FILE = "muster/clusters.toml"
@@ -44,6 +46,7 @@ def find_cluster(name: str) -> NamedCluster:
     """
     known: list[str] = []
     for path in _files():
+        _require_safe(path)
         clusters = _read(path)
         if name in clusters:
             return _validate(clusters[name], f"{path}: [clusters.{name}]")
@@ -70,11 +73,23 @@ def _user_file() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / USER_FILE
 
 
+def _require_safe(path: Path) -> None:
+    """Refuse a file that another user wrote or anyone may change, for its setup lines would run as this user.
+
+    Raises:
+        OwnershipError: if it is such a file.
+    """
+    with suppress(OSError):
+        status = path.stat()
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+            raise OwnershipError(
+                f"{path}: belongs to user {status.st_uid} or can be changed by anyone, and could run code as you\n"
+                "    copy it into your project if you trust it, or chmod o-w it"
+            )
+
+
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        clusters = tomllib.loads(path.read_text(encoding="utf-8")).get("clusters", {})
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    clusters = read_toml(path)[1].get("clusters", {})
     if not isinstance(clusters, dict):
         raise InputError(f"{path}: clusters must be tables, such as [clusters.mine]")
     return clusters

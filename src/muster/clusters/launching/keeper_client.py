@@ -15,13 +15,9 @@ from typing import Any
 
 from muster.clusters.launching import keeper_process
 from muster.clusters.launching.signals import come_on_standard_input
-from muster.errors import ClusterError
+from muster.errors import KeeperLostError
 
 END_SECONDS = 8.0
-
-
-class KeeperLostError(ClusterError):
-    """The keeper was killed; what it had started is ended by the launcher."""
 
 
 class Keeper:
