@@ -61,12 +61,12 @@ def launch(
     """
     from muster.clusters.allocation.reading import read_allocation
     from muster.clusters.launching.launch import launch as run_launch
-    from muster.clusters.launching.launch import refuse_inside_launch, require_dashboard
+    from muster.clusters.launching.launch import refuse_where_impossible, require_dashboard
     from muster.clusters.launching.options import DEFAULT_GRACE, DEFAULT_TIMEOUT, LaunchOptions
     from muster.clusters.launching.step_commands import start_ranks
     from muster.clusters.named import NamedCluster, find_cluster
 
-    refuse_inside_launch(os.environ)
+    refuse_where_impossible(os.environ)
     if dashboard:
         require_dashboard()
     site = find_cluster(cluster) if cluster else NamedCluster()

@@ -26,12 +26,16 @@ LAUNCHED_VARIABLE = "MUSTER_LAUNCH_CPUS"
 BOARD_SERVICE = 9
 
 
-def refuse_inside_launch(environ: Mapping[str, str]) -> None:
-    """Refuse a launch that was started by the command of another: both would use one set of hosts and one name.
+def refuse_where_impossible(environ: Mapping[str, str]) -> None:
+    """Refuse a launch on a system that cannot keep its processes together, or inside the command of another launch.
 
     Raises:
         InputError: if so.
     """
+    if sys.platform != "linux":
+        raise InputError(
+            "launch: works on Linux alone\n    `muster train` uses all CPUs of this machine by itself"
+        )
     if LAUNCHED_VARIABLE in environ:
         raise InputError(
             "launch: this already runs inside a launch, whose Ray is at "
