@@ -213,6 +213,22 @@ def test_the_head_s_rank_killed_ends_the_others(lab: Lab, shared: Path) -> None:
     assert not list((shared / "runs" / "launches").glob("*/meeting"))
 
 
+def test_a_run_whose_ray_is_lost_is_saved(lab: Lab, shared: Path) -> None:
+    train = [MUSTER, "train", "CartPole-v1", "--workers", "2", "--stop-time", "200s", "--name", "run"]
+    flags = ["--set", "checkpoint.every=1000", "--set", "checkpoint.every_time=1h", "--runs-dir", str(shared)]
+    log = shared / "log"
+    process = lab.nodes[0].popen([*launch(shared), *train, *flags], stderr=log.open("w"))
+    wait_for_file(shared / "run" / "metrics.csv", log)
+    time.sleep(3)
+    [gcs] = [p for p in lab.nodes[0].processes() if p.name == "gcs_server"]
+    os.kill(gcs.pid, signal.SIGKILL)
+    assert process.wait(timeout=20) in (1, 4), "the command's code, or that of the launch if it noticed first"
+    assert "Ray ended while it was in use" in log.read_text() or "Ray's head exited" in log.read_text()
+    rows = read_metrics(shared / "run" / "metrics.csv")
+    assert (shared / "run" / "checkpoints" / "latest").resolve().name == f"{int(rows[-1]['iteration']):08d}"
+    assert_nothing_is_left(lab.nodes[:1])
+
+
 def test_a_signal_reaches_the_command_once(lab: Lab, shared: Path) -> None:
     script = shared / "count.py"
     script.write_text(

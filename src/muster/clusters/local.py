@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from muster.clusters.allocation.reading import usable_cpus, usable_gpus
+from muster.clusters.joined_ray import JoinedRay
 from muster.clusters.ray_processes import RayProcesses
 from muster.clusters.temporary import RAY_FOLDER, temporary_folder
 from muster.errors import ClusterError
@@ -38,6 +39,7 @@ OF_ANOTHER_RAY = ("RAY_AUTH_", "RAY_TLS_", "RAY_USE_TLS", "RAY_REDIS_", "RAY_TMP
 """Beginnings of the names of variables by which a user reaches a Ray elsewhere."""
 
 _OWN: list[RayProcesses] = []
+_JOINED: list[JoinedRay] = []
 _STUCK: list[bool] = []
 
 
@@ -87,16 +89,23 @@ def joined(address: str, *, show_worker_output: bool) -> Iterator[None]:
         ClusterError: if there is none.
     """
     _reread_authentication()
+    os.environ["RAY_RAYLET_PID"] = str(os.getpid())
     _start(
         f"{ADDRESS_VARIABLE}={address}: no Ray to join there: {{error}}\n"
         f"    unset {ADDRESS_VARIABLE} to train with a Ray of this run's own",
         address=address,
         log_to_driver=show_worker_output,
     )
+    joined_ray = JoinedRay(address)
+    _JOINED.append(joined_ray)
     try:
         yield
     finally:
-        _leave()
+        _JOINED.remove(joined_ray)
+        if joined_ray.is_lost():
+            _STUCK.append(True)
+        else:
+            _leave()
 
 
 @contextmanager
@@ -131,8 +140,8 @@ def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[Non
 
 
 def ray_is_lost() -> bool:
-    """Whether a Ray of our own has ended by itself."""
-    return any(processes.are_lost() for processes in _OWN)
+    """Whether a Ray of our own has ended by itself, or the head of one that was joined."""
+    return any(processes.are_lost() for processes in _OWN) or any(ray.is_lost() for ray in _JOINED)
 
 
 def is_stuck_in_ray() -> bool:

@@ -27,7 +27,7 @@ BOARD_SERVICE = 9
 
 
 def refuse_where_impossible(environ: Mapping[str, str]) -> None:
-    """Refuse a launch on a system that cannot keep its processes together, or inside the command of another launch.
+    """Refuse a launch on a system that cannot keep its processes together, or inside another launch's command.
 
     Raises:
         InputError: if so.
