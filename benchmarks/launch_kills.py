@@ -88,7 +88,7 @@ def kill(lab: Lab, starter: str, kind: str, matches: Callable[[HostProcess], boo
     victims = [process for process in host.processes() if matches(process)]
     everywhere = [lab.login, *lab.nodes]
     if not victims:
-        launched.process.send_signal(signal.SIGTERM)
+        _terminate(launched, starter)
         launched.wait()
         return None
     moment = time.time()
@@ -105,10 +105,18 @@ def kill(lab: Lab, starter: str, kind: str, matches: Callable[[HostProcess], boo
         time.sleep(1)
         if len(launched.rows()) == rows:
             state = "waits for what the lost host had"
-        launched.process.send_signal(signal.SIGTERM)
+        _terminate(launched, starter)
         state += f", ended by TERM with code {launched.process.wait(LIMIT_SECONDS)}"
         time.sleep(1)
     return Outcome(starter, kind, "head" if host is lab.nodes[0] else "member", state, left, remains(everywhere))
+
+
+def _terminate(launched: Launched, starter: str) -> None:
+    """Ask the launch to end; srun itself would kill all ranks at once if it got TERM."""
+    if starter == "srun":
+        launched.lab.login.run(["scancel", "--signal=TERM", "--user=root"])
+    else:
+        launched.process.send_signal(signal.SIGTERM)
 
 
 def _should_have_ended(host: Host, kind: str) -> list[str]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tests.lab.cluster import Lab, owned_lab
 from tests.lab.services import Services
 
-from benchmarks.launched import Launched, remains
+from benchmarks.launched import MUSTER, Launched, remains
 
 HOSTS = 3
 SIGNALS = 100
@@ -29,7 +29,7 @@ LIMIT_SECONDS = 40.0
 CLEAN_SECONDS = 10.0
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: 75}
 TARGETS = ("process", "group", "twice")
-STARTERS = ("ssh", "srun")
+STARTERS = ("ssh", "salloc")
 LABS = 2
 
 Case = tuple[str, str, str]
@@ -106,11 +106,12 @@ def interrupt(lab: Lab, name: str, starter: str, number: signal.Signals, target:
     time.sleep(moment)
     phase = "training" if launched.event("command started") else "bring-up"
     sent = time.time()
+    starting = next((p.pid for p in lab.login.processes() if p.command[1:3] == (MUSTER, "launch")), None)
     for _ in range(2 if target == "twice" else 1):
-        if target == "group":
-            os.killpg(launched.process.pid, number)
-        else:
-            launched.process.send_signal(number)
+        if starting is not None and target == "group":
+            os.killpg(os.getpgid(starting), number)
+        elif starting is not None:
+            os.kill(starting, number)
         time.sleep(0.2 if target == "twice" else 0)
     troubles = []
     try:

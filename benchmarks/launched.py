@@ -21,6 +21,7 @@ LIMIT_SECONDS = 150.0
 OURS = ("ray.scripts", "gcs_server", "raylet", "_process.py", "muster", "ray::", "/ray/")
 STARTERS: dict[str, Callable[[Lab], tuple[list[str], dict[str, str]]]] = {
     "ssh": lambda lab: ([], {"MUSTER_HOSTS": ",".join(host.name for host in lab.nodes)}),
+    "salloc": lambda lab: (["salloc", f"--nodes={len(lab.nodes)}", "--ntasks-per-node=1"], {}),
     "srun": lambda lab: (["srun", f"--nodes={len(lab.nodes)}", "--ntasks-per-node=1", "--no-kill"], {}),
     "mpirun": lambda lab: (OPEN_MPI.command(lab.nodes, 1, []), dict(OPEN_MPI.env)),
 }

@@ -139,6 +139,22 @@ def test_from_salloc_the_ranks_are_started_by_slurm(lab: Lab, slurm: Slurm, shar
     assert_nothing_is_left([lab.login, *lab.nodes])
 
 
+def test_term_to_a_launch_in_a_job_s_shell_reaches_the_command_and_not_srun(
+    lab: Lab, slurm: Slurm, shared: Path
+) -> None:
+    running, script = shared / "running", shared / "wait.sh"
+    script.write_text(f"trap 'echo saved >{shared}/saved; exit 9' TERM\ntouch {running}\nsleep 300 & wait\n")
+    command = ["salloc", "--nodes=3", "--ntasks-per-node=1", *launch(shared), "sh", str(script)]
+    log = shared / "log"
+    process = lab.login.popen(command, stderr=log.open("w"))
+    wait_for_file(running, log)
+    [outer] = [p for p in lab.login.processes() if p.command[1:3] == (MUSTER, "launch")]
+    subprocess.run(["kill", str(outer.pid)], check=True)
+    assert process.wait(timeout=30) == 9, log.read_text()
+    assert (shared / "saved").exists()
+    assert_nothing_is_left([lab.login, *lab.nodes])
+
+
 def test_without_a_shared_folder_the_ranks_meet_at_an_address(lab: Lab, slurm: Slurm, shared: Path) -> None:
     flags = ["--head-address", "node2:20100", "--timeout", "60s"]
     line = " ".join(["srun", MUSTER, "launch", "--runs-dir", APART, *flags, "--", *tell(shared, code=3)])

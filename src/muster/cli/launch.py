@@ -91,6 +91,6 @@ def launch(
         grace=parse_timeout(grace, "--grace") if grace else DEFAULT_GRACE,
     )
     allocation = read_allocation()
-    if (code := start_ranks(allocation)) is not None:
+    if (code := start_ranks(allocation, options.records)) is not None:
         raise typer.Exit(code)
     raise typer.Exit(run_launch(allocation, options))

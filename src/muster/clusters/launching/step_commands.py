@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 from muster.clusters.allocation.machine import is_this_machine
 from muster.clusters.allocation.model import Allocation
+from muster.clusters.launching.board_client import BoardClient
 from muster.clusters.launching.remote_ranks import REMOTE_SHELLS, run_ranks
+from muster.clusters.launching.rendezvous import MeetingFolder
 from muster.clusters.launching.signals import passed_on
 from muster.errors import ClusterError
 
@@ -22,13 +25,16 @@ STEP_COMMANDS = {
     "lsf": ["jsrun", "-n", "{nodes}", "-r", "1", "-a", "1", "-c", "ALL_CPUS"],
     "flux": ["flux", "run", "-N", "{nodes}", "--tasks-per-node=1", "--exclusive"],
 }
+OUTSIDER = -1
+"""Stands for the rank of this process, which has none."""
+PASS_SECONDS = 3.0
+POLL_SECONDS = 0.1
 
 
-TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGHUP)
-
-
-def start_ranks(allocation: Allocation) -> int | None:
+def start_ranks(allocation: Allocation, records: Path | None = None) -> int | None:
     """Inside an allocation but outside a step, start this very command on every host; return its exit code.
+
+    Signals that come here are passed on to the launch whose folder is in `records`.
 
     Returns None if this process is a rank already, or the only one there is.
     """
@@ -40,27 +46,36 @@ def start_ranks(allocation: Allocation) -> int | None:
         alone = len(hosts) == 1 and is_this_machine(hosts[0].name)
         return None if alone else run_ranks(allocation, launch_id)
     template = STEP_COMMANDS.get(scheduler)
-    return _run_step([part.format(nodes=len(hosts)) for part in template], launch_id) if template else None
+    if template is None:
+        return None
+    meeting = MeetingFolder(records / launch_id / "meeting") if records else None
+    return _run_step([part.format(nodes=len(hosts)) for part in template], launch_id, meeting)
 
 
-def _run_step(step: list[str], launch_id: str) -> int:
+def _run_step(step: list[str], launch_id: str, meeting: MeetingFolder | None) -> int:
     environment = {**os.environ, "MUSTER_LAUNCH_ID": launch_id}
     command = [*step, sys.executable, "-m", "muster", *sys.argv[1:]]
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def forward(number: int) -> None:
-        """Pass a signal on to the launcher, unless a terminal has sent it to both."""
-        if not (number in TERMINAL_SIGNALS and sys.stdin.isatty()):
-            for process in processes:
-                process.send_signal(number)
-
+    signals: list[int] = []
     try:
-        with passed_on(forward):
-            processes.append(subprocess.Popen(command, env=environment))
-            code = processes[0].wait()
+        with passed_on(signals.append):
+            process = subprocess.Popen(command, env=environment, start_new_session=True)
+            while (code := process.poll()) is None:
+                while signals:
+                    _pass_on(signals.pop(0), process, meeting)
+                time.sleep(POLL_SECONDS)
             return code if code >= 0 else 128 - code
     except FileNotFoundError:
         raise ClusterError(
             f"{step[0]} is not on PATH, so the ranks of this allocation cannot be started\n"
             "    start them with your site's launcher: LAUNCHER muster launch -- COMMAND"
         ) from None
+
+
+def _pass_on(number: int, process: subprocess.Popen[bytes], meeting: MeetingFolder | None) -> None:
+    """Tell the head of a signal; before it is there, the launcher. (srun kills all ranks at once when it gets TERM.)"""
+    if meeting is None or (found := meeting.board()) is None:
+        process.send_signal(number)
+        return
+    board = BoardClient(found[0], meeting.open(), OUTSIDER)
+    board.put(f"signals-{time.time_ns()}", [number], PASS_SECONDS)
+    board.close()
