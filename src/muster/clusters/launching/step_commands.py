@@ -72,7 +72,7 @@ def _run_step(step: list[str], launch_id: str, meeting: MeetingFolder | None) ->
 
 
 def _pass_on(number: int, process: subprocess.Popen[bytes], meeting: MeetingFolder | None) -> None:
-    """Tell the head of a signal; before it is there, the launcher, although srun answers TERM by killing all ranks."""
+    """Tell the head of a signal; before it is there, the launcher (but srun answers TERM by killing all ranks)."""
     if meeting is None or (found := meeting.board()) is None:
         process.send_signal(number)
         return
