@@ -155,6 +155,17 @@ def test_term_to_a_launch_in_a_job_s_shell_reaches_the_command_and_not_srun(
     assert_nothing_is_left([lab.login, *lab.nodes])
 
 
+def test_term_to_a_launch_that_has_no_head_yet_has_its_code(lab: Lab, slurm: Slurm, shared: Path) -> None:
+    env = {"MUSTER_RUN_DIR": str(shared)}
+    command = ["salloc", "--nodes=1", MUSTER, "launch", "--head", "nowhere", "--", "true"]
+    process = lab.login.popen(command, env=env, stderr=(shared / "log").open("w"))
+    wait_for_file(shared / "launches", shared / "log")
+    [outer] = [p for p in lab.login.processes() if p.command[1:3] == (MUSTER, "launch")]
+    subprocess.run(["kill", str(outer.pid)], check=True)
+    assert process.wait(timeout=30) == 143, (shared / "log").read_text()
+    assert_nothing_is_left([lab.login, *lab.nodes])
+
+
 def test_without_a_shared_folder_the_ranks_meet_at_an_address(lab: Lab, slurm: Slurm, shared: Path) -> None:
     flags = ["--head-address", "node2:20100", "--timeout", "60s"]
     line = " ".join(["srun", MUSTER, "launch", "--runs-dir", APART, *flags, "--", *tell(shared, code=3)])

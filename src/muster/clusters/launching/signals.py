@@ -18,7 +18,7 @@ RELAYED_SIGNAL_SECONDS = 10.0
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 _ALWAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: 75}
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: 75}
 STANDARD_INPUT_VARIABLE = "MUSTER_ORDERS_ON_STDIN"
 """Set in ranks that hear of signals and lost hosts by lines of JSON; the end of these lines means TERM."""
 
@@ -49,7 +49,7 @@ class InterruptedLaunchError(Exception):
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number.name)
-        self.exit_code = _EXIT_CODES[number]
+        self.exit_code = EXIT_CODES[number]
 
 
 class Signals:

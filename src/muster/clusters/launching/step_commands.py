@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from muster.clusters.allocation.model import Allocation
 from muster.clusters.launching.board_client import BoardClient
 from muster.clusters.launching.remote_ranks import REMOTE_SHELLS, run_ranks
 from muster.clusters.launching.rendezvous import MeetingFolder
-from muster.clusters.launching.signals import passed_on
+from muster.clusters.launching.signals import EXIT_CODES, passed_on
 from muster.errors import ClusterError
 
 # One rank a host, free to use all of the host's share, and no end of all when one host is lost.
@@ -56,26 +57,35 @@ def _run_step(step: list[str], launch_id: str, meeting: MeetingFolder | None) ->
     environment = {**os.environ, "MUSTER_LAUNCH_ID": launch_id}
     command = [*step, sys.executable, "-m", "muster", *sys.argv[1:]]
     signals: list[int] = []
+    ended_by: int | None = None
     try:
         with passed_on(signals.append):
             process = subprocess.Popen(command, env=environment, start_new_session=True)
             while (code := process.poll()) is None:
                 while signals:
-                    _pass_on(signals.pop(0), process, meeting)
+                    number = signals.pop(0)
+                    if not _tell_head(number, meeting):
+                        process.send_signal(number)
+                        ended_by = ended_by or number
                 time.sleep(POLL_SECONDS)
-            return code if code >= 0 else 128 - code
     except FileNotFoundError:
         raise ClusterError(
             f"{step[0]} is not on PATH, so the ranks of this allocation cannot be started\n"
             "    start them with your site's launcher: LAUNCHER muster launch -- COMMAND"
         ) from None
+    if ended_by is not None:
+        return EXIT_CODES[signal.Signals(ended_by)]
+    return code if code >= 0 else 128 - code
 
 
-def _pass_on(number: int, process: subprocess.Popen[bytes], meeting: MeetingFolder | None) -> None:
-    """Tell the head of a signal; before it is there, the launcher (but srun answers TERM by killing all ranks)."""
+def _tell_head(number: int, meeting: MeetingFolder | None) -> bool:
+    """Tell the head of a signal; return whether there is one yet.
+
+    The launcher is no good messenger while a command runs: srun answers TERM by killing all ranks at once.
+    """
     if meeting is None or (found := meeting.board()) is None:
-        process.send_signal(number)
-        return
+        return False
     board = BoardClient(found[0], meeting.open(), OUTSIDER)
     board.put(f"signals-{time.time_ns()}", [number], PASS_SECONDS)
     board.close()
+    return True
