@@ -42,8 +42,9 @@ def run() -> str:
             "",
             f"A user ({STRANGER}) without any token on a lab host where another trains. Every open port is "
             "asked by HTTP and by a call of each of Ray's services; every file of the owner below /tmp, /dev/shm, "
-            "/run and /var/tmp is tried: to write to it, or to read it if it is a socket, a token or a secret. What is "
-            "unavailable to such calls is the board of a launch: it speaks TLS, with a key that the stranger lacks.",
+            "/run and /var/tmp is tried: to write to it, or to read it if it is a socket, a token or a secret. "
+            "What is unavailable to such calls is the board of a launch: it speaks TLS, with a key that the "
+            "stranger lacks.",
             "",
             "| running | program | listens on | answers |",
             "|---|---|---|---|",
