@@ -24,7 +24,7 @@ def _runs(*words: str) -> Callable[[HostProcess], bool]:
 
 KINDS: dict[str, Callable[[HostProcess], bool]] = {
     "outer process": _runs("outer_process.py"),
-    "rank": lambda process: _runs("muster", "launch")(process) and "srun" not in process.command[0],
+    "rank": lambda process: "launch" in process.command and "python" in process.command[0],
     "keeper": _runs("keeper_process.py"),
     "ray start": _runs("ray.scripts"),
     "gcs_server": _runs("gcs/gcs_server"),
