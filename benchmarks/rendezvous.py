@@ -23,6 +23,7 @@ from muster.clusters.launching.board_client import BoardClient, HeadGoneError
 from muster.clusters.launching.board_server import Address, BoardServer
 from muster.clusters.launching.local_ranks import LocalLeader, RankCard, follow
 from muster.clusters.launching.rendezvous import MeetingFolder, await_board
+from muster.clusters.launching.tls import client_context
 
 RANKS = 1000
 RANKS_PER_PROCESS = 50
@@ -60,7 +61,6 @@ def _measured(title: str, way: str) -> str:
         secret = folder.open() if way == "folder" else secrets.token_bytes(32)
         own, before = psutil.Process(), psutil.Process().memory_info().rss
         threads = threading.active_count()
-        started = time.perf_counter()
         ranks = [_start(place, way, secret, first) for first in range(1, RANKS + 1, RANKS_PER_PROCESS)]
         trace = Path(place) / "trace"
         head = _LocalHead(secret) if way == "local" else _BoardHead(secret)
@@ -68,7 +68,10 @@ def _measured(title: str, way: str) -> str:
             ["strace", "-f", "-q", "-tt", "-e", "trace=file", "-o", str(trace), "-p", str(ranks[0].pid)],
             stderr=subprocess.DEVNULL,
         )
-        time.sleep(1)
+        for process in ranks:
+            assert process.stdout is not None
+            process.stdout.readline()
+        started = time.perf_counter()
         for process in ranks:
             assert process.stdin is not None
             process.stdin.write(json.dumps(head.address) + "\n")
@@ -132,7 +135,10 @@ class _LocalHead:
 def _start(place: str, way: str, secret: bytes, first: int) -> subprocess.Popen[str]:
     arguments = [place, way, secret.hex(), str(first)]
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.rendezvous", *arguments], stdin=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks.rendezvous", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -144,6 +150,10 @@ def _calls(trace: Path, place: str) -> int:
 
 def _be_ranks(place: str, way: str, secret: bytes, first: int) -> None:
     """Be several ranks of the launch, each in a thread."""
+    client_context(
+        secret
+    )  # once for all of them: as ranks of hosts of their own they would make it at the same time
+    print("ready", flush=True)
     given = json.loads(sys.stdin.readline())
     threads = [
         threading.Thread(target=_be_rank, args=(place, way, secret, rank, given))
