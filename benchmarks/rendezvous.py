@@ -150,9 +150,7 @@ def _calls(trace: Path, place: str) -> int:
 
 def _be_ranks(place: str, way: str, secret: bytes, first: int) -> None:
     """Be several ranks of the launch, each in a thread."""
-    client_context(
-        secret
-    )  # once for all of them: as ranks of hosts of their own they would make it at the same time
+    client_context(secret)  # ranks on hosts of their own would make it at the same time
     print("ready", flush=True)
     given = json.loads(sys.stdin.readline())
     threads = [
