@@ -101,11 +101,11 @@ def test_strangers_are_few_at_a_time_and_keep_nobody_out(board: BoardServer) -> 
     with ExitStack() as held:
         for _ in range(3 * MOST_STRANGERS):
             held.enter_context(socket.create_connection(board.address))
+            assert len(board._strangers) <= MOST_STRANGERS
         started = time.monotonic()
         assert client(board).state(0.1) is not None
         assert time.monotonic() - started < 5
         assert threading.active_count() == threads
-        wait_until(lambda: len(board._strangers) <= MOST_STRANGERS, "strangers to be cut off")
     wait_until(lambda: not board._strangers, "strangers to be forgotten")
 
 
