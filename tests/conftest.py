@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.fakes.site import FakeSite
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +18,17 @@ def ray_with_four_cpus() -> Iterator[None]:
 
     with ray_for(4, show_worker_output=False):
         yield
+
+
+@pytest.fixture
+def fake_site(tmp_path: Path) -> Iterator[Callable[..., FakeSite]]:
+    """Make a fake scheduler on this machine: `fake_site("pbs")`; its jobs end with the test."""
+    sites: list[FakeSite] = []
+
+    def make(scheduler: str, **settings: Any) -> FakeSite:
+        sites.append(FakeSite(tmp_path / f"{scheduler}-site", scheduler, **settings))
+        return sites[-1]
+
+    yield make
+    for site in sites:
+        site.close()
