@@ -21,8 +21,8 @@ RANKS = {
     "clusters": 3,
     "runs": 3,
     "training": 4,
-    "jobs": 4,
     "reports": 4,
+    "jobs": 5,
     "sweeps": 5,
     "cli": 6,
 }

@@ -9,6 +9,7 @@
     ├── ClusterError               4   Ray did not come up
     │   ├── AllocationError            what a scheduler or launcher says of the job cannot be read
     │   └── KeeperLostError            the process that holds a host's Ray was killed
+    ├── JobError                   1   a scheduler's command failed
     ├── InterruptedRunError        a signal's   it came before training began
     ├── RayLostError               1   Ray ended while it was in use
     ├── RunLockedError             1   another process writes this run
@@ -93,6 +94,10 @@ class ClusterError(MusterError):
 
 class AllocationError(ClusterError):
     """What a scheduler or launcher says of the job cannot be read, or does not fit together."""
+
+
+class JobError(MusterError):
+    """A scheduler refused or failed to do what was asked."""
 
 
 class InterruptedRunError(MusterError):

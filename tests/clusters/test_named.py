@@ -24,9 +24,9 @@ def test_the_project_s_cluster_goes_before_the_user_s(project: Path) -> None:
     own.mkdir(parents=True)
     (own / "clusters.toml").write_text('[clusters.a]\ninterface = "ib0"\n[clusters.b]\ncpus = 3\n')
     (project / "muster.toml").write_text('[clusters.a]\ninterface = "hsn0"\nunset = ["LD_PRELOAD"]\n')
-    assert find_cluster("a").interface == "hsn0"
-    assert find_cluster("a").unset == ("LD_PRELOAD",)
-    assert find_cluster("b").cpus == 3
+    assert find_cluster("a").cluster.interface == "hsn0"
+    assert find_cluster("a").cluster.unset == ("LD_PRELOAD",)
+    assert find_cluster("b").cluster.cpus == 3
 
 
 def test_an_unknown_cluster_and_an_unknown_key_get_the_nearest_name(project: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_file_that_another_user_wrote_is_not_used(project: Path) -> None:
     with pytest.raises(OwnershipError, match="could run code as you"):
         find_cluster("a")
     path.chmod(0o664)
-    assert find_cluster("a").setup == ("touch ran",)
+    assert find_cluster("a").cluster.setup == ("touch ran",)
     if os.geteuid() == 0:
         os.chown(path, 12345, 12345)
         with pytest.raises(OwnershipError, match="belongs to user 12345"):

@@ -51,7 +51,8 @@ def launch(
         bool, typer.Option("--dashboard", help="Start Ray's dashboard, on loopback (extra ray).")
     ] = False,
     cluster: Annotated[
-        str | None, typer.Option(help="Take what is not given here from [clusters.NAME] in muster.toml.")
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="Take what is not given here from [clusters.NAME] of muster.toml."),
     ] = None,
     runs_dir: RunsDir = None,
 ) -> None:
@@ -69,15 +70,15 @@ def launch(
     refuse_where_impossible(os.environ)
     if dashboard:
         require_dashboard()
-    site = find_cluster(cluster) if cluster else NamedCluster()
+    site = find_cluster(cluster).cluster if cluster else NamedCluster()
     if site.hosts:
         os.environ.setdefault("MUSTER_HOSTS", ",".join(site.hosts))
     timeout = timeout or site.timeout
     options = LaunchOptions(
         command=command,
         records=Path(os.environ.get("MUSTER_RUN_DIR") or folder_of_runs(runs_dir)).resolve() / "launches",
-        cpus=cpus if cpus is not None else site.cpus,
-        gpus=gpus if gpus is not None else site.gpus,
+        cpus=cpus if cpus is not None else site.cpus or None,
+        gpus=gpus if gpus is not None else None if site.gpus is False else site.gpus,
         nodes=nodes,
         min_nodes=min_nodes,
         head=head,

@@ -10,12 +10,17 @@ import typer
 
 import muster
 from muster.cli.allocation import allocation
+from muster.cli.attach import attach
+from muster.cli.cancel import cancel
 from muster.cli.check import check
+from muster.cli.clusters import clusters
 from muster.cli.doctor import doctor
 from muster.cli.evaluate import evaluate
 from muster.cli.export import export
 from muster.cli.init import init
 from muster.cli.launch import launch
+from muster.cli.link import link
+from muster.cli.logs import logs
 from muster.cli.play import play
 from muster.cli.runs import runs
 from muster.cli.scale import scale
@@ -23,7 +28,9 @@ from muster.cli.schema import schema
 from muster.cli.screen import show_error
 from muster.cli.show import show
 from muster.cli.start import give_signals_back
+from muster.cli.status import status
 from muster.cli.streams import steady_streams
+from muster.cli.submit import CommandAfterDashes, submit
 from muster.cli.sweep import sweep
 from muster.cli.train import train
 from muster.errors import MusterError
@@ -53,9 +60,16 @@ COMMANDS = (
     allocation,
     doctor,
     launch,
+    status,
+    logs,
+    attach,
+    cancel,
 )
 for command in COMMANDS:
     app.command()(command)
+app.command(cls=CommandAfterDashes)(submit)
+app.add_typer(clusters, name="clusters")
+app.command(hidden=True)(link)
 
 
 def _print_version(wanted: bool) -> None:

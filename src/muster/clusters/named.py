@@ -1,76 +1,202 @@
-"""`[clusters.NAME]`: what a site or a set of hosts needs, written down once for `muster launch --cluster NAME`."""
+"""`[clusters.NAME]`: what a site or a set of hosts needs, written down once for `launch` and `submit`."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import tomli_w
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from muster.errors import InputError, OwnershipError
+from muster.experiment.quantities import Duration
 from muster.experiment.source import read_toml
 
 PROJECT_FILE = "muster.toml"
 USER_FILE = "muster/clusters.toml"
+SITES = Path(__file__).with_name("sites")
+SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux")
+
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", re.IGNORECASE)
+_UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
-class NamedCluster(BaseModel):
-    """What is the same for every launch on a cluster; a flag goes before it."""
+def parse_memory(value: object) -> object:
+    """Turn "16G" or "500MB" into bytes; a unit is a power of 1024."""
+    if not isinstance(value, str):
+        return value
+    written = _MEMORY.fullmatch(value.strip())
+    if written is None:
+        raise ValueError('expected a size such as "16G" or "500M"')
+    return int(float(written[1]) * _UNITS[written[2].upper()])
+
+
+def _require_false(value: object) -> object:
+    if value is not False:
+        raise ValueError("expected a value, or false to leave it out")
+    return value
+
+
+LeftOut = Annotated[Literal[False], BeforeValidator(_require_false)]
+"""`key = false`: leave the directive out, for a site that refuses it."""
+Number = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+Memory = Annotated[int, BeforeValidator(parse_memory), Field(strict=True, ge=1024**2, le=2**60)]
+Word = Annotated[str, Field(strict=True, min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f]*$")]
+
+
+class QueueLimits(BaseModel):
+    """What a queue can give at most; None where nobody has told."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    min_nodes: Number | None = None
+    max_nodes: Number | None = None
+    max_cpus: Number | None = Field(None, description="CPUs of each host.")
+    max_gpus: int | None = Field(None, ge=0, description="GPUs of each host.")
+    max_memory: Memory | None = Field(None, description="Memory of each host.")
+    max_wall_time: Duration | None = None
+
+
+class NamedCluster(BaseModel):
+    """What is the same for every job and launch on a cluster; a flag goes before it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    profile: Word | None = Field(None, description="Shipped profile to take from what is not given here.")
+    scheduler: Literal["slurm", "pbs", "cobalt", "lsf", "sge", "flux"] | None = Field(
+        None, description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge or flux."
+    )
+    nodes: Number | LeftOut | None = Field(None, description="Hosts of a job.")
+    cpus: Number | LeftOut | None = Field(None, description="CPUs of each host.")
+    gpus: Annotated[int, Field(strict=True, ge=0)] | LeftOut | None = Field(None, description="GPUs of each host.")
+    memory: Memory | LeftOut | None = Field(None, description='Memory of each host, such as "64G".')
+    wall_time: Duration | LeftOut | None = Field(None, description='How long a job may run, such as "2h".')
+    account: Word | LeftOut | None = Field(None, description="Whose allocation is charged.")
+    queue: Word | LeftOut | None = Field(
+        None,
+        validation_alias=AliasChoices("queue", "partition"),
+        description="Queue; on Slurm the partition.",
+    )
+    qos: Word | LeftOut | None = Field(None, description="Quality of service.")
+    constraint: Word | LeftOut | None = Field(None, description="Features that hosts must have.")
+    reservation: Word | LeftOut | None = Field(None, description="Reservation to run in.")
+    licences: Word | LeftOut | None = Field(
+        None,
+        validation_alias=AliasChoices("licences", "licenses"),
+        description="Licences or file systems that the scheduler counts.",
+    )
+    parallel_environment: Word | None = Field(None, description="Parallel environment of Grid Engine.")
+    directives: tuple[Word, ...] = Field(
+        (), description="Further directives, verbatim, without the scheduler's prefix."
+    )
+    chain: Literal["requeue", "dependency", "ahead", "none"] | None = Field(
+        None, description="How a job continues past its wall time; default: what the scheduler can do best."
+    )
+    requires: tuple[str, ...] = Field((), description="Keys that must be given on this site.")
+    login_shell: bool = Field(True, description="Run the job script in a login shell.")
+    queues: Mapping[str, QueueLimits] = Field({}, description="What each queue can give at most.")
     hosts: tuple[str, ...] = Field(
         (), description="Hosts to reach by ssh, the head's first; none under a scheduler."
     )
-    cpus: int | None = Field(None, ge=1, description="CPUs of each host.")
-    gpus: int | None = Field(None, ge=0, description="GPUs of each host.")
     interface: str | None = Field(None, description="Network to use: an interface or a subnet.")
     port_range: str | None = Field(None, description="Ports to choose from, LOW-HIGH.")
     timeout: str | None = Field(None, description="How long to wait for all hosts, such as 5m.")
+    scratch: Word | None = Field(None, description="Folder on each host's own disk; default: TMPDIR.")
     unset: tuple[str, ...] = Field((), description="Variables to take out, such as LD_PRELOAD.")
     setup: tuple[str, ...] = Field(
         (), description="Shell lines that come before Ray and the command on each host."
     )
 
+    def as_file(self, name: str) -> str:
+        """Return a TOML file with this cluster alone."""
+        table = self.model_dump(exclude_unset=True, exclude_none=True, mode="json")
+        return tomli_w.dumps({"clusters": {name: table}})
 
-def find_cluster(name: str) -> NamedCluster:
-    """Return the cluster of that name: of the project's `muster.toml`, else of the user's own file.
+
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster, its name, and the file that describes it; `built in` for a bare scheduler."""
+
+    name: str
+    cluster: NamedCluster
+    source: str
+
+
+def find_cluster(name: str, flag: str = "--cluster", experiment: Path | None = None) -> FoundCluster:
+    """Return the cluster of a name, or the only one of a file.
+
+    It is looked for in the project's `muster.toml`, the user's own file, an experiment's file, the shipped
+    profiles; last, the name of a scheduler stands for itself.
 
     Raises:
         InputError: if there is none, or what is written of it cannot be used.
     """
+    if name.endswith(".toml"):
+        return _only_cluster(Path(name), flag)
     known: list[str] = []
-    for path in _files():
-        _require_safe(path)
+    for path in _files(experiment):
         clusters = _read(path)
         if name in clusters:
-            return _validate(clusters[name], f"{path}: [clusters.{name}]")
+            return FoundCluster(name, _with_profile(_validate(clusters[name], path, name)), str(path))
         known += clusters
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known) or 'none'}"
+    if name in SCHEDULERS:
+        return FoundCluster(name, NamedCluster.model_validate({"scheduler": name}), "built in")
+    close = difflib.get_close_matches(name, [*known, *SCHEDULERS], 1)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join([*dict.fromkeys(known), *SCHEDULERS])}"
     raise InputError(
-        f"--cluster {name}: no such cluster; {hint}\n"
-        f"    write [clusters.{name}] into {PROJECT_FILE} of the project or {_user_file()}"
+        f"{flag} {name}: no such cluster; {hint}\n"
+        f"    write [clusters.{name}] into {PROJECT_FILE} of the project or {user_file()}; "
+        "`muster clusters` lists what there is"
     )
 
 
-def _files() -> Iterator[Path]:
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / PROJECT_FILE).is_file():
-            yield folder / PROJECT_FILE
-            break
-    if _user_file().is_file():
-        yield _user_file()
+def list_clusters() -> list[FoundCluster]:
+    """Return every cluster that can be named, in the order in which they are looked for.
+
+    Raises:
+        InputError: if a file cannot be used.
+    """
+    found: dict[str, FoundCluster] = {}
+    for path in _files(None):
+        for name, table in _read(path).items():
+            found.setdefault(name, FoundCluster(name, _with_profile(_validate(table, path, name)), str(path)))
+    return list(found.values())
 
 
-def _user_file() -> Path:
+def user_file() -> Path:
+    """Return the user's own file of clusters."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / USER_FILE
+
+
+def _only_cluster(path: Path, flag: str) -> FoundCluster:
+    _require_safe(path)
+    clusters = _read(path)
+    if len(clusters) != 1:
+        raise InputError(f"{flag} {path}: holds {len(clusters)} clusters, expected one")
+    [(name, table)] = clusters.items()
+    return FoundCluster(name, _with_profile(_validate(table, path, name)), str(path))
+
+
+def _files(experiment: Path | None) -> Iterator[Path]:
+    """Return the files that may describe clusters; those of another user are refused."""
+    here = Path.cwd()
+    project = next((folder / PROJECT_FILE for folder in (here, *here.parents) if _is_file(folder)), None)
+    for path in (project, user_file(), experiment):
+        if path is not None and path.is_file():
+            _require_safe(path)
+            yield path
+    yield from sorted(SITES.glob("*.toml"))
+
+
+def _is_file(folder: Path) -> bool:
+    return (folder / PROJECT_FILE).is_file()
 
 
 def _require_safe(path: Path) -> None:
@@ -95,15 +221,40 @@ def _read(path: Path) -> dict[str, Any]:
     return clusters
 
 
-def _validate(table: Any, place: str) -> NamedCluster:
+def _with_profile(cluster: NamedCluster) -> NamedCluster:
+    """Take from a shipped profile what is not given."""
+    if cluster.profile is None:
+        return cluster
+    path = SITES / f"{cluster.profile}.toml"
+    profiles = [site.stem for site in sorted(SITES.glob("*.toml"))]
+    if cluster.profile not in profiles:
+        raise InputError(f"profile = {cluster.profile!r}: no such profile; known: {', '.join(profiles)}")
+    given = cluster.model_dump(exclude_unset=True)
+    return NamedCluster.model_validate({**_read(path)[cluster.profile], **given})
+
+
+def _validate(table: Any, path: Path, name: str) -> NamedCluster:
     try:
         return NamedCluster.model_validate(table)
     except ValidationError as error:
-        lines = []
-        for problem in error.errors():
-            key = ".".join(map(str, problem["loc"]))
-            close = difflib.get_close_matches(key, NamedCluster.model_fields, 1)
-            hint = f"; did you mean {close[0]}?" if problem["type"] == "extra_forbidden" and close else ""
-            message = "no such key" if problem["type"] == "extra_forbidden" else problem["msg"]
-            lines.append(f"\n  {key}: {message}{hint}")
-        raise InputError(f"{place}: cannot be used{''.join(lines)}") from None
+        raise InputError(f"{path}: [clusters.{name}]: cannot be used{cluster_problems(error)}") from None
+
+
+def cluster_problems(error: ValidationError) -> str:
+    """Return all that is wrong with a cluster, a line each, by its keys."""
+    lines: dict[str, str] = {}
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"] if str(part) in _KEYS or not _is_branch(part))
+        close = difflib.get_close_matches(key, _KEYS, 1)
+        hint = f"; did you mean {close[0]}?" if problem["type"] == "extra_forbidden" and close else ""
+        message = "no such key" if problem["type"] == "extra_forbidden" else problem["msg"]
+        lines.setdefault(key, f"\n  {key}: {message}{hint}")
+    return "".join(lines.values())
+
+
+def _is_branch(part: object) -> bool:
+    """Whether a part of a place is pydantic's name of one of a key's types, and nothing that a user wrote."""
+    return isinstance(part, str) and ("[" in part or "(" in part or part in ("int", "str", "float"))
+
+
+_KEYS = tuple(NamedCluster.model_fields)

@@ -16,6 +16,9 @@ from muster.experiment.schema import Experiment
 from muster.experiment.source import DEEPEST, read_toml, require_plain
 from muster.simulators.building import find_simulator
 
+CLUSTERS = "clusters"
+"""A table that an experiment's file may end with: where it can run is no part of what it is."""
+
 
 @dataclass(frozen=True)
 class Override:
@@ -89,6 +92,7 @@ def load_experiment(target: str | Path, overrides: Sequence[Override] = ()) -> L
     path = Path(target)
     if path.suffix == ".toml":
         text, table = read_toml(path)
+        table.pop(CLUSTERS, None)
         given = {key: f"file {path}" for key, _ in _leaves(table)}
         return _load(table, given, overrides, Lines(path, text), path.resolve().parent)
     if path.suffix == ".py":

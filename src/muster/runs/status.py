@@ -88,6 +88,13 @@ def parse_status(content: bytes) -> tuple[Status, list[str]]:
     return Status(**good), problems
 
 
+def rewrite_status(path: Path, **changes: Any) -> None:
+    """Change the status of a run that no process writes to now."""
+    status = read_status(path) or Status("unknown", run=path.parent.name)
+    with explained(path):
+        write_json(path, asdict(replace(status, updated=time.time(), **changes)))
+
+
 def _fits(value: object, expected: str) -> bool:
     """Whether a value is of a field's type, and if a number, finite and of 64 bits."""
     if value is None:

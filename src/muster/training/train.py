@@ -34,6 +34,9 @@ from muster.training.preparation import Preparation, prepare
 from muster.training.progress import Progress
 from muster.training.resuming import open_saved
 
+LINK_VARIABLE = "MUSTER_LINK"
+"""The number of this job in its chain."""
+
 
 @dataclass(frozen=True)
 class TrainOptions:
@@ -115,7 +118,8 @@ def _resume(
     with RunLock(folder.lock, listener.noticed):
         resumption = open_saved(folder, loaded, listener.noticed)
         with watch.nothing_to_save():
-            preparation = prepare(resumption.loaded, folder, listener, resumes=True)
+            has_begun = resumption.checkpoint is not None
+            preparation = prepare(resumption.loaded, folder, listener, resumes=has_begun)
         write_description(folder, preparation.loaded)
         return _Run(folder, preparation, options, listener, watch).execute(resumption.checkpoint, None)
 
@@ -263,15 +267,17 @@ def _ray(needs: Needs | None, *, show_worker_output: bool) -> AbstractContextMan
     return ray_for(needs.cpus, needs.gpus, show_worker_output=show_worker_output, shares_cpus=needs.shares_cpus)
 
 
-def _job() -> dict[str, str | None]:
-    """Return the scheduler and job that this process is in, for the status; nothing on a laptop."""
+def _job() -> dict[str, str | int | None]:
+    """Return the scheduler, job and link of a chain that this process is in; nothing on a laptop."""
     try:
         allocation = read_allocation(may_ask=False)
     except AllocationError:
         return {}
+    link = os.environ.get(LINK_VARIABLE, "")
     return {
         "scheduler": allocation.scheduler.value if allocation.job_id else None,
         "job_id": allocation.job_id.value if allocation.job_id else None,
+        "link": int(link) if link.isdecimal() else None,
     }
 
 

@@ -1,0 +1,74 @@
+"""`muster clusters`: where jobs can be sent, and how to describe a new place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from muster.cli.options import AsJson
+from muster.cli.screen import console, print_json
+
+clusters = typer.Typer(
+    help="List, show and describe the clusters that jobs can be sent to.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@clusters.callback()
+def list_all(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the clusters that jobs can be sent to, and where each is described."""
+    if context.invoked_subcommand is not None:
+        return
+    from muster.clusters.named import SCHEDULERS, list_clusters
+
+    found = list_clusters()
+    if as_json:
+        print_json([{"name": one.name, "scheduler": one.cluster.scheduler, "source": one.source} for one in found])
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("cluster", "scheduler", "described in"):
+        table.add_column(heading)
+    for one in found:
+        table.add_row(one.name, one.cluster.scheduler or ("ssh" if one.cluster.hosts else "-"), one.source)
+    console().print(table)
+    console().print(f"\nalso the names of schedulers, with flags alone: {', '.join(SCHEDULERS)}")
+
+
+@clusters.command()
+def show(name: Annotated[str, typer.Argument(help="A cluster's name.")]) -> None:
+    """Show one cluster, as a table for muster.toml."""
+    from muster.clusters.named import find_cluster
+
+    found = find_cluster(name, "clusters show")
+    print(f"# from {found.source}")
+    print(found.cluster.as_file(found.name), end="")
+
+
+@clusters.command()
+def init(
+    name: Annotated[str | None, typer.Argument(help="Name of the cluster; default: that of this host.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write; default: print it.")
+    ] = None,
+) -> None:
+    """Ask the scheduler of this login node what it has, and write a commented table for muster.toml."""
+    from muster.jobs.describing import describe_here
+    from muster.runs.files import explained, write_text
+
+    text = describe_here(name)
+    if output is None:
+        print(text, end="")
+        return
+    from muster.errors import InputError
+
+    if output.exists():
+        raise InputError(f"{output}: exists already; print without -o, and add the table yourself")
+    with explained(output):
+        write_text(output, text)
+    console().print(f"{output}: written; `muster submit exp.toml --on {name or 'NAME'} --dry-run` shows a job")

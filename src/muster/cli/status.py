@@ -1,0 +1,106 @@
+"""`muster status`: where submitted runs are, in the queue and in training."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from muster.cli.options import AsJson, RunsDir
+from muster.cli.screen import console, figure, print_json
+from muster.experiment.quantities import format_duration
+from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.reading import printable
+
+if TYPE_CHECKING:
+    from muster.jobs.states import RunState
+
+_STYLES = {"running": "green", "finished": "green", "failed": "bold red", "lost": "bold red", "unknown": "yellow"}
+
+
+def status(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run's name or folder; default: all.")
+    ] = None,
+    runs_dir: RunsDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where submitted runs are: in the queue, starting, training, or how they ended.
+
+    A scheduler that does not answer makes a run `unknown`; nothing is done because of that.
+    """
+    from muster.jobs.folder import find_job, list_jobs, members
+    from muster.jobs.states import read_states
+
+    directory = folder_of_runs(runs_dir)
+    if run is None:
+        jobs = [job for job in list_jobs(directory) if job.order().kind != "seeds"]
+        states = read_states(jobs)
+    else:
+        states = read_states(members(find_job(run, directory)))
+    if as_json:
+        table = [asdict(state) for state in states]
+        print_json(table[0] if run is not None and len(table) == 1 else table)
+    elif not states:
+        print(f"no submitted runs in {directory}; submit one: muster submit exp.toml --on NAME")
+    elif run is not None and len(states) == 1:
+        _show_one(states[0])
+    else:
+        _show_all(states)
+
+
+def _show_all(states: list[RunState]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("run", "state", "job", "link", "steps", "return", "node-hours", "reason"):
+        table.add_column(
+            heading, justify="right" if heading in ("link", "steps", "return", "node-hours") else "left"
+        )
+    for state in states:
+        table.add_row(
+            printable(state.run.rpartition("/")[2]),
+            _styled(state),
+            f"{state.scheduler} {state.job_id or '-'}",
+            str(state.link),
+            f"{state.steps:,}",
+            figure(state.return_mean),
+            f"{state.node_hours:.2f}",
+            printable(state.reason),
+        )
+    console().print(table)
+
+
+def _show_one(state: RunState) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan")
+    table.add_column(overflow="fold")
+    table.add_row("run", printable(state.run))
+    reason = f": {printable(state.reason)}" if state.reason else ""
+    table.add_row("state", _styled(state).append(reason, "default"))
+    table.add_row("job", f"{state.job_id or '-'} on {state.cluster} ({state.scheduler})")
+    if state.start:
+        table.add_row("starts" if state.state == "queued" else "started", printable(state.start))
+    table.add_row("link", f"{state.link} of at most {state.max_jobs}")
+    if state.kind == "train":
+        table.add_row("progress", f"{state.steps:,} steps in {state.iteration} iterations")
+        table.add_row("return", figure(state.return_mean))
+    if state.updated and state.state not in ("finished", "failed", "cancelled", "stopped", "queued"):
+        table.add_row("heartbeat", f"{format_duration(max(0.0, time.time() - state.updated))} ago")
+    table.add_row("used", _usage(state))
+    console().print(table)
+
+
+def _usage(state: RunState) -> str:
+    text = f"{state.node_hours:.2f} node-hours"
+    if state.cpu_efficiency is not None:
+        text += f", CPUs {100 * state.cpu_efficiency:.0f} % busy"
+    if state.memory:
+        text += f", at most {state.memory / 1024**3:.1f} GiB on a host"
+    return text
+
+
+def _styled(state: RunState) -> Text:
+    return Text(state.state, _STYLES.get(state.state, "default"))

@@ -1,0 +1,223 @@
+"""`muster submit`: train on a scheduler's hosts, past the wall time if need be."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from muster.cli.options import AsJson, RunsDir, Settings, whole_number
+from muster.cli.screen import console, print_json, show_notice
+from muster.errors import InputError
+from muster.experiment.quantities import counted
+from muster.runs.folder import runs_dir as folder_of_runs
+
+if TYPE_CHECKING:
+    from muster.clusters.named import FoundCluster
+    from muster.jobs.submission import Plan, SubmitOptions
+
+MOST_JOBS = 1000
+COMMAND = "muster.command"
+DOCTOR_WALL_TIME = "5m"
+
+
+class CommandAfterDashes(TyperCommand):
+    """A command line that keeps apart what comes after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the words after the first `--` away before the others are read."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def submit(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE|ID] [-- COMMAND ...]", help="Experiment, simulator's id, or any command."),
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Cluster or scheduler; see `muster clusters`.")
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(help="Hosts of a job.")] = None,
+    cpus: Annotated[str | None, typer.Option(help="CPUs of each host; default: whole hosts.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="GPUs of each host.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of each host, such as 64G.")] = None,
+    wall_time: Annotated[str | None, typer.Option(help="How long a job may run, such as 2h.")] = None,
+    account: Annotated[str | None, typer.Option(help="Whose allocation is charged.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", "--partition", help="Queue or partition.")] = None,
+    qos: Annotated[str | None, typer.Option(help="Quality of service.")] = None,
+    constraint: Annotated[str | None, typer.Option(help="Features that hosts must have.")] = None,
+    reservation: Annotated[str | None, typer.Option(help="Reservation to run in.")] = None,
+    directive: Annotated[
+        list[str] | None, typer.Option(help="Further directive, verbatim; may be repeated.")
+    ] = None,
+    chain: Annotated[
+        str | None, typer.Option(help="How to go past the wall time: requeue, dependency, ahead or none.")
+    ] = None,
+    max_jobs: Annotated[
+        int, typer.Option(min=1, max=MOST_JOBS, help="Jobs that a run may take, one after another.")
+    ] = 10,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=MOST_JOBS, help="Train this many seeds, as an array.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the run and its folder.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run of that name with new jobs.")] = False,
+    doctor: Annotated[bool, typer.Option("--doctor", help="Try the cluster's hosts with a short job.")] = False,
+    no_snapshot: Annotated[
+        bool, typer.Option("--no-snapshot", help="Run the project's files in place instead of a copy.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be sent; needs no scheduler.")
+    ] = False,
+    render: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the job script, send nothing.")
+    ] = None,
+    settings: Settings = None,
+    runs_dir: RunsDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a run to a scheduler; its jobs follow each other until the experiment's stop rule is met.
+
+    What runs is what was submitted: a copy of the project's files is kept with the run.
+    """
+    from muster.jobs.submission import SubmitOptions, carry_out
+
+    given = {
+        "nodes": nodes,
+        "cpus": cpus,
+        "gpus": gpus,
+        "memory": memory,
+        "wall_time": wall_time or (DOCTOR_WALL_TIME if doctor else None),
+        "account": account,
+        "queue": queue,
+        "qos": qos,
+        "constraint": constraint,
+        "reservation": reservation,
+        "chain": chain,
+    }
+    target, command = _split(context, words or [], doctor=doctor)
+    cluster = _cluster(
+        on, target, {key: value for key, value in given.items() if value is not None}, directive or []
+    )
+    options = SubmitOptions(
+        cluster=cluster,
+        directory=folder_of_runs(runs_dir),
+        name=name,
+        resume=resume,
+        max_jobs=max_jobs,
+        seeds=seeds,
+        snapshot=not no_snapshot,
+        writes=not (dry_run or render),
+    )
+    plan = _plan(target, command, options, settings or [], doctor=doctor)
+    if dry_run or render is not None:
+        _show_plan(plan, render)
+        return
+    jobs = carry_out(plan)
+    if as_json:
+        print_json({"run": str(plan.job.path), "scheduler": plan.order.scheduler, "jobs": jobs})
+    else:
+        _show_submitted(plan, jobs)
+
+
+def _split(context: typer.Context, words: list[str], *, doctor: bool) -> tuple[str | None, list[str]]:
+    """Return the experiment, and the command after `--`; one of them is needed, but not for the doctor.
+
+    Raises:
+        InputError: if both or neither are given.
+    """
+    command: list[str] = context.meta.get(COMMAND, [])
+    if len(words) > 1:
+        raise InputError(f"submit: {len(words)} experiments are given, expected one; a command goes after --")
+    if not doctor and bool(words) == bool(command):
+        raise InputError(
+            "submit: give an experiment (muster submit exp.toml --on NAME) "
+            "or a command (muster submit --on NAME -- python train.py)"
+        )
+    return (words[0] if words else None), command
+
+
+def _cluster(on: str | None, target: str | None, given: dict[str, str], directives: list[str]) -> FoundCluster:
+    """Find the cluster, with the flags taken in."""
+    from dataclasses import replace
+
+    from pydantic import ValidationError
+
+    from muster.clusters.named import NamedCluster, cluster_problems, find_cluster
+
+    if on is None:
+        raise InputError("--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux")
+    experiment = Path(target) if target and target.endswith(".toml") else None
+    found = find_cluster(on, "--on", experiment)
+    values: dict[str, Any] = {key: _value(text) for key, text in given.items()}
+    if directives:
+        values["directives"] = [*found.cluster.directives, *directives]
+    try:
+        table = found.cluster.model_dump(exclude_unset=True)
+        return replace(found, cluster=NamedCluster.model_validate({**table, **values}))
+    except ValidationError as error:
+        raise InputError(f"submit: flags that cannot be used{cluster_problems(error)}") from None
+
+
+def _value(text: str) -> Any:
+    """Return what a flag says: a number, `false` to leave a directive out, or text."""
+    number = whole_number(text)
+    return False if text == "false" else text if number is None else number
+
+
+def _plan(
+    target: str | None, command: list[str], options: SubmitOptions, settings: list[str], *, doctor: bool
+) -> Plan:
+    from muster.experiment.loading import load_experiment, parse_set
+    from muster.jobs.folder import JobFolder
+    from muster.jobs.limits import require_complete, require_possible, require_time
+    from muster.jobs.schedulers import SCHEDULERS
+    from muster.jobs.states import require_ended
+    from muster.jobs.submission import plan_command, plan_doctor, plan_training
+
+    require_complete(options.cluster)
+    scheduler = SCHEDULERS[str(options.cluster.cluster.scheduler)]
+    require_time(options.cluster.cluster, None)
+    require_possible(options.cluster, scheduler, may_ask=options.writes)
+    if options.resume and options.name:
+        job = JobFolder(options.directory / options.name)
+        if job.exists():
+            require_ended(job)
+    if doctor:
+        return plan_doctor(target, options)
+    if command:
+        return plan_command(command, options)
+    assert target is not None
+    return plan_training(load_experiment(target, list(map(parse_set, settings))), target, options)
+
+
+def _show_plan(plan: Plan, render: Path | None) -> None:
+    from muster.jobs.sending import submit_command
+
+    if render is not None:
+        from muster.runs.files import explained, write_text
+
+        with explained(render):
+            write_text(render, plan.script)
+        console().print(f"{render}: written; nothing was submitted")
+        return
+    command = submit_command(plan.scheduler, plan.arguments, None, plan.job.script.name)
+    show_notice(f"in {plan.job.folder}: {shlex.join(command)}, with this {plan.job.script.name}:\n")
+    print(plan.script, end="")
+
+
+def _show_submitted(plan: Plan, jobs: list[str]) -> None:
+    screen = console()
+    what = f"job {jobs[0]}" if len(jobs) == 1 else counted(len(jobs), "job") + f", {jobs[0]} first"
+    screen.print(f"submitted {what} to {plan.order.scheduler}: run folder {plan.job.path}")
+    name = plan.job.path.name
+    screen.print(f"\n  muster status {name}   # where is it?")
+    screen.print(f"  muster logs -f {name}  # what does it say?")
+    screen.print(f"  muster cancel {name}   # save and end it")

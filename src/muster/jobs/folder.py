@@ -1,0 +1,226 @@
+"""What a run's folder holds of its jobs: the script, what to run, and the links of the chain in `jobs.jsonl`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from muster.errors import InputError
+from muster.files.ownership import OWN_FOLDER
+from muster.files.regular import is_folder, is_regular, is_there, read_bytes
+from muster.runs.files import append_json_line, explained, read_json_lines, write_json, write_text
+from muster.runs.folder import RunFolder
+
+SUBMITTED, STARTED, LINK_ENDED = "submitted", "started", "ended"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was submitted; the same for all jobs of a chain."""
+
+    kind: str
+    """`train`, `sweep`, `command`, `doctor`, or `seeds` for the folder of an array."""
+    cluster: str
+    scheduler: str
+    command: list[str] = field(default_factory=list)
+    """What each job runs."""
+    chain: str = "none"
+    max_jobs: int = 1
+    links_before: int = 0
+    """Links of earlier submissions of the same run, which do not count."""
+    nodes: int = 1
+    wall_time: float | None = None
+    commit: str | None = None
+    """The commit of the code, with `-dirty` if it had changes, which are in `job/changes.diff`."""
+
+
+@dataclass
+class Link:
+    """One start of a job of the chain."""
+
+    number: int
+    job_id: str
+    started: float
+    progress: int | None
+    """What was done when it started: iterations, or steps of a sweep; None for a command."""
+    host: str = ""
+    ended: float | None = None
+    exit_code: int | None = None
+    cpu_seconds: float | None = None
+    memory: int | None = None
+
+
+class JobFolder:
+    """The jobs of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def run(self) -> RunFolder:
+        """The run itself."""
+        return RunFolder(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """The job script and the scheduler's output."""
+        return self.path / "job"
+
+    @property
+    def script(self) -> Path:
+        """What is submitted."""
+        return self.folder / "job.sh"
+
+    @property
+    def code(self) -> Path:
+        """The copy of the project's files."""
+        return self.path / "code"
+
+    @property
+    def record(self) -> Path:
+        """One line for each submission, start and end of a job."""
+        return self.path / "jobs.jsonl"
+
+    @property
+    def cancel(self) -> Path:
+        """There if the run was cancelled; nothing starts it again."""
+        return self.path / "cancel"
+
+    @property
+    def order_file(self) -> Path:
+        """What to run, for the jobs themselves."""
+        return self.folder / "job.json"
+
+    def exists(self) -> bool:
+        """Whether this run was submitted."""
+        return is_regular(self.order_file)
+
+    def outputs(self) -> list[Path]:
+        """Return the scheduler's output of all jobs, the oldest first."""
+        found = [path for path in _entries(self.folder) if ".o" in path.name and is_regular(path)]
+        return sorted(found, key=lambda path: path.stat().st_mtime)
+
+    def create(self, order: Order, files: dict[str, str]) -> None:
+        """Write what was submitted, and further files beside it.
+
+        Raises:
+            StorageError: if the folder cannot be written.
+        """
+        with explained(self.folder):
+            self.folder.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
+            for name, text in files.items():
+                write_text(self.folder / name, text)
+            write_json(self.order_file, asdict(order))
+
+    def order(self) -> Order:
+        """Read what was submitted.
+
+        Raises:
+            InputError: if that is damaged.
+        """
+        try:
+            table = json.loads(read_bytes(self.order_file))
+            return Order(**table)
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{self.order_file}: cannot be read: {error}\n    submit the run again") from None
+
+    def add(self, event: str, **values: Any) -> None:
+        """Record what happened to a job."""
+        with explained(self.record):
+            append_json_line(self.record, {"event": event, "time": time.time(), **values})
+
+    def submitted(self) -> list[str]:
+        """Return the ids of all jobs that were submitted, in their order."""
+        return [str(line.get("job_id")) for line in self._lines() if line.get("event") == SUBMITTED]
+
+    def links(self) -> list[Link]:
+        """Return every start of a job, with its end where one was recorded."""
+        links: list[Link] = []
+        for line in self._lines():
+            if line.get("event") == STARTED:
+                links.append(_link(line))
+            elif line.get("event") == LINK_ENDED and links and links[-1].number == line.get("link"):
+                links[-1].ended, links[-1].exit_code = line.get("time"), line.get("exit_code")
+                links[-1].cpu_seconds, links[-1].memory = line.get("cpu_seconds"), line.get("memory")
+        return links
+
+    def waiting(self) -> list[str]:
+        """Return the jobs that were submitted and have not started yet."""
+        started = {link.job_id for link in self.links()}
+        return [job for job in self.submitted() if job not in started]
+
+    def is_cancelled(self) -> bool:
+        """Whether the run was cancelled."""
+        return is_there(self.cancel)
+
+    def _lines(self) -> list[dict[str, Any]]:
+        try:
+            return read_json_lines(self.record)
+        except OSError:
+            return []
+
+
+def list_jobs(directory: Path) -> list[JobFolder]:
+    """Return the submitted runs of a folder, those of an array one by one, the newest first."""
+    outer = [path for path in _entries(directory) if is_folder(path)]
+    inner = [path for folder in outer for path in _entries(folder) if is_folder(path)]
+    found = [job for path in [*outer, *inner] if (job := JobFolder(path)).exists()]
+    return sorted(found, key=lambda job: -job.order_file.stat().st_mtime)
+
+
+def find_job(run: str | Path, directory: Path) -> JobFolder:
+    """Find a submitted run by its name or its folder.
+
+    Raises:
+        InputError: naming the submitted runs there are.
+    """
+    for path in (Path(run), directory / run):
+        if str(run) and JobFolder(path).exists():
+            return JobFolder(path.resolve())
+    names = [str(job.path.relative_to(directory)) for job in list_jobs(directory)[:8]]
+    if str(run) and any(RunFolder(path).exists() for path in (Path(run), directory / run)):
+        raise InputError(
+            f"{run}: was not submitted as a job, so no scheduler knows of it\n    `muster show {run}` shows it"
+        )
+    raise InputError(
+        f"no submitted run {str(run)!r} in {directory}\n    submitted there: {', '.join(names) or 'none'}"
+    )
+
+
+def members(job: JobFolder) -> list[JobFolder]:
+    """Return the runs of an array, or the run itself."""
+    if job.order().kind != "seeds":
+        return [job]
+    return sorted(_submitted_below(job.path), key=lambda member: _natural(member.path.name))
+
+
+def _submitted_below(folder: Path) -> Iterator[JobFolder]:
+    for path in _entries(folder):
+        if is_folder(path) and (job := JobFolder(path)).exists():
+            yield job
+
+
+def _natural(name: str) -> tuple[int, str]:
+    digits = name.rpartition("-")[2]
+    return (int(digits) if digits.isdecimal() else 0, name)
+
+
+def _link(line: dict[str, Any]) -> Link:
+    return Link(
+        number=int(line.get("link") or 0),
+        job_id=str(line.get("job_id")),
+        started=float(line.get("time") or 0.0),
+        progress=line.get("progress"),
+        host=str(line.get("host") or ""),
+    )
+
+
+def _entries(folder: Path) -> Sequence[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return ()

@@ -1,0 +1,68 @@
+"""Following the output of a run's jobs, and the logs of Ray on its hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from muster.errors import InputError
+from muster.jobs.folder import JobFolder
+from muster.jobs.states import live_jobs, read_states
+
+POLL_SECONDS = 0.5
+ASK_SECONDS = 30.0
+"""How often the scheduler is asked whether a job without a word of its own still lives."""
+_CHUNK = 65_536
+
+
+def follow(files: Callable[[], list[Path]], is_over: Callable[[], bool]) -> Iterator[bytes]:
+    """Give what is in files, in their order, and what is added to them, until it is over and all is read."""
+    offsets: dict[Path, int] = {}
+    while True:
+        over = is_over()
+        for path in files():
+            with path.open("rb") as file:
+                file.seek(offsets.get(path, 0))
+                while chunk := file.read(_CHUNK):
+                    offsets[path] = offsets.get(path, 0) + len(chunk)
+                    yield chunk
+        if over:
+            return
+        time.sleep(POLL_SECONDS)
+
+
+class Ending:
+    """Tells whether a run has ended, without asking the scheduler all the time."""
+
+    def __init__(self, job: JobFolder) -> None:
+        self._job = job
+        self._asked = time.monotonic()
+
+    def __call__(self) -> bool:
+        if not live_jobs(self._job):
+            return True
+        links = self._job.links()
+        if links and links[-1].exit_code == 0:
+            return True
+        if time.monotonic() - self._asked < ASK_SECONDS:
+            return False
+        self._asked = time.monotonic()
+        [state] = read_states([self._job])
+        return state.state in ("finished", "failed", "cancelled", "lost")
+
+
+def host_logs(job: JobFolder, host: str) -> list[Path]:
+    """Return the logs of Ray on a host, one for each launch.
+
+    Raises:
+        InputError: naming the hosts that have any.
+    """
+    found = sorted(job.path.glob("launches/*/logs/*.log"), key=lambda path: path.stat().st_mtime)
+    logs = [path for path in found if path.stem in (host, host.partition(".")[0])]
+    if not logs:
+        hosts = sorted({path.stem for path in found})
+        raise InputError(
+            f"--host {host}: no log of it\n    hosts of {job.path.name}: {', '.join(hosts) or 'none yet'}"
+        )
+    return logs

@@ -1,0 +1,206 @@
+"""The states of submitted runs: by their own records, and by what the scheduler says of their jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from muster.errors import InputError
+from muster.jobs.chain import INTERRUPTED, SAVED, may_continue
+from muster.jobs.commands import UnansweredError
+from muster.jobs.folder import JobFolder, Link, Order
+from muster.jobs.schedulers import SCHEDULERS
+from muster.jobs.schedulers.model import QUEUED, RUNNING, JobAnswer
+from muster.runs.status import Status, heartbeat_is_fresh, read_status
+
+Answers = dict[str, JobAnswer] | UnansweredError
+ENDED_STATES = ("finished", "failed", "cancelled", "stopped", "lost")
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A submitted run as `muster status` shows it."""
+
+    run: str
+    kind: str
+    state: str
+    reason: str
+    cluster: str
+    scheduler: str
+    job_id: str | None
+    link: int
+    max_jobs: int
+    start: str
+    """When its job has started or may start, in the scheduler's words."""
+    iteration: int
+    steps: int
+    return_mean: float | None
+    updated: float
+    exit_code: int | None
+    node_hours: float
+    cpu_efficiency: float | None
+    """Of all CPUs over the time of the links that have ended; None where it was not measured."""
+    memory: int | None
+    """Most bytes that any host used."""
+
+
+def read_states(jobs: Sequence[JobFolder]) -> list[RunState]:
+    """Return the states of runs; each scheduler is asked once, and only for jobs that may still live."""
+    orders = {job.path: job.order() for job in jobs}
+    wanted: dict[str, list[str]] = {}
+    for job in jobs:
+        if live := live_jobs(job):
+            wanted.setdefault(orders[job.path].scheduler, []).extend(live)
+    answers = {scheduler: _ask(scheduler, ids) for scheduler, ids in wanted.items()}
+    return [_state(job, orders[job.path], answers.get(orders[job.path].scheduler, {})) for job in jobs]
+
+
+def live_jobs(job: JobFolder) -> list[str]:
+    """Return the jobs of a run that may be queued or running, by its own record."""
+    links = job.links()
+    running = [links[-1].job_id] if links and links[-1].ended is None else []
+    requeued = [links[-1].job_id] if links and links[-1].exit_code in (SAVED, *INTERRUPTED) else []
+    return list(dict.fromkeys([*running, *requeued, *job.waiting()]))
+
+
+def require_ended(job: JobFolder) -> None:
+    """Refuse to submit a run that lives, or may.
+
+    Raises:
+        InputError: saying what is known of it.
+    """
+    [state] = read_states([job])
+    if state.state in ENDED_STATES and not _alive(job, state):
+        return
+    reason = f" ({state.reason})" if state.reason else ""
+    raise InputError(
+        f"{job.path}: is {state.state}{reason}, so it is not submitted again\n"
+        f"    wait for it, or end it: muster cancel {job.path.name}"
+    )
+
+
+def _alive(job: JobFolder, state: RunState) -> bool:
+    """Whether a job is left that would go on with it, as those submitted ahead."""
+    answers = _ask(state.scheduler, job.waiting()) if job.waiting() else {}
+    if isinstance(answers, UnansweredError):
+        return True
+    return any(answer.state in (QUEUED, RUNNING) for answer in answers.values())
+
+
+def _ask(scheduler: str, jobs: Sequence[str]) -> Answers:
+    try:
+        return SCHEDULERS[scheduler].ask(jobs)
+    except UnansweredError as error:
+        return error
+
+
+def _state(job: JobFolder, order: Order, answers: Answers) -> RunState:
+    links = job.links()
+    status = (read_status(job.run.status) if order.kind == "train" else None) or Status("unknown")
+    last = links[-1] if len(links) > order.links_before else None
+    state, reason, start = _judge(job, order, last, status, answers)
+    hours = sum((link.ended or _last_sign(link, status)) - link.started for link in links) / 3600 * order.nodes
+    return RunState(
+        run=str(job.path),
+        kind=order.kind,
+        state=state,
+        reason=reason,
+        cluster=order.cluster,
+        scheduler=order.scheduler,
+        job_id=_current_job(job, last, state),
+        link=len(links),
+        max_jobs=order.max_jobs,
+        start=start,
+        iteration=status.iteration,
+        steps=status.steps,
+        return_mean=status.return_mean,
+        updated=status.updated,
+        exit_code=last.exit_code if last else None,
+        node_hours=max(0.0, hours),
+        cpu_efficiency=_efficiency(links, order),
+        memory=max((link.memory for link in links if link.memory), default=None),
+    )
+
+
+def _current_job(job: JobFolder, last: Link | None, state: str) -> str | None:
+    """Return the job that is queued for it, or else the last that ran."""
+    waiting = job.waiting()
+    if waiting and (last is None or state == "queued"):
+        return waiting[0]
+    return last.job_id if last else next(iter(job.submitted()[-1:]), None)
+
+
+def _judge(
+    job: JobFolder, order: Order, last: Link | None, status: Status, answers: Answers
+) -> tuple[str, str, str]:
+    """Return state, reason and start of a run."""
+    if last is not None and not may_continue(last.exit_code) and last.exit_code not in INTERRUPTED:
+        return _ended(job, last, status)
+    if not live_jobs(job):
+        return _ended(job, last, status)
+    if isinstance(answers, UnansweredError):
+        return "unknown", f"{answers}; {_last_heard(status)}", ""
+    if last is not None and last.ended is None and (answer := answers.get(last.job_id)):
+        if answer.state == RUNNING:
+            return (*_running(order, last, status), answer.start)
+        if answer.state == QUEUED:
+            return "queued", answer.reason, answer.start
+    waiting = [answers[name] for name in (*job.waiting(), *_again(last)) if name in answers]
+    for answer in waiting:
+        if answer.state == RUNNING:
+            return "starting", "", answer.start
+    for answer in waiting:
+        if answer.state == QUEUED and not (job.is_cancelled() or _is_over(last)):
+            return "queued", answer.reason, answer.start
+    return _ended(job, last, status)
+
+
+def _again(last: Link | None) -> list[str]:
+    """Return the job of a link that has saved, which may be queued again."""
+    return [last.job_id] if last is not None and last.ended is not None else []
+
+
+def _is_over(last: Link | None) -> bool:
+    return last is not None and not may_continue(last.exit_code)
+
+
+def _running(order: Order, last: Link, status: Status) -> tuple[str, str]:
+    if order.kind != "train":
+        return "running", ""
+    if heartbeat_is_fresh(status) and status.updated >= last.started:
+        return status.state, status.reason
+    if status.updated < last.started:
+        return "starting", "Ray is being started on all hosts"
+    return "running" if status.state in ENDED_STATES else status.shown_state, "no heartbeat for a minute"
+
+
+def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str, str]:
+    """Say how a run ended that no job goes on with."""
+    reason = status.reason if status.state not in ("unknown", "queued", "starting", "running") else ""
+    if job.is_cancelled():
+        return "cancelled", reason or "by `muster cancel`", ""
+    if last is None:
+        return "lost", "its job is no longer in the queue, and has never started: was it cancelled?", ""
+    if last.exit_code is None:
+        return "lost", "its job ended without a word: killed, or its host was lost", ""
+    if last.exit_code == 0:
+        return "finished", reason, ""
+    if last.exit_code in (SAVED, *INTERRUPTED):
+        return "stopped", reason or f"exit code {last.exit_code}", ""
+    return "failed", reason or f"exit code {last.exit_code}", ""
+
+
+def _last_heard(status: Status) -> str:
+    if not status.updated:
+        return "the run itself has said nothing yet"
+    return f"the run itself was {status.state} {max(0.0, time.time() - status.updated):.0f} s ago"
+
+
+def _last_sign(link: Link, status: Status) -> float:
+    """Return until when a link without a recorded end is known to have run."""
+    return max(link.started, status.updated)
+
+
+def _efficiency(links: Sequence[Link], order: Order) -> float | None:
+    return None

@@ -1,0 +1,311 @@
+"""From an experiment or a command to a submitted job: plan what to send, then send it, all or nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import tomli_w
+
+from muster.clusters.named import FoundCluster
+from muster.errors import InputError, JobError
+from muster.experiment import LoadedExperiment
+from muster.experiment.quantities import LARGEST_SEED
+from muster.jobs.commands import tell
+from muster.jobs.folder import SUBMITTED, JobFolder, Order
+from muster.jobs.schedulers import SCHEDULERS
+from muster.jobs.schedulers.model import Job, Scheduler
+from muster.jobs.script import PYTHON, Script, job_directives, render
+from muster.jobs.sending import ARGUMENTS, send
+from muster.jobs.snapshot import Project, copy, find_project, moved, moved_experiment, search_path
+from muster.runs.files import explained
+from muster.runs.finding import claim_folder, newest_name
+from muster.runs.folder import default_name
+from muster.runs.status import rewrite_status
+from muster.training.description import write_description
+
+GIVEN = "submitted.toml"
+CLUSTER = "cluster.toml"
+CHANGES = "changes.diff"
+
+
+@dataclass(frozen=True)
+class SubmitOptions:
+    """What is asked of a submission besides what to run."""
+
+    cluster: FoundCluster
+    """With the flags taken in."""
+    directory: Path
+    """Folder of all runs."""
+    name: str | None = None
+    resume: bool = False
+    max_jobs: int = 10
+    seeds: int | None = None
+    snapshot: bool = True
+    writes: bool = True
+    """False for a plan that is only looked at."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that will be written and sent for one run, or for the array of several."""
+
+    job: JobFolder
+    order: Order
+    script: str
+    arguments: list[str] = field(default_factory=list)
+    """Directives, where they are arguments of the submitting command."""
+    files: dict[str, str] = field(default_factory=dict)
+    loaded: LoadedExperiment | None = None
+    project: Project | None = None
+    members: list[Plan] = field(default_factory=list)
+    """The runs of an array."""
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Who it is sent to."""
+        return SCHEDULERS[self.order.scheduler]
+
+
+def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions) -> Plan:
+    """Plan the training of an experiment: one run, a sweep if it has one, or an array of seeds."""
+    experiment = loaded.experiment
+    options = replace(options, name=options.name or experiment.name)
+    kind = "seeds" if options.seeds else "sweep" if experiment.sweep is not None else "train"
+    base = default_name(experiment.env.id, experiment.algorithm.name) + {"train": ""}.get(kind, f"-{kind}")
+    job = JobFolder(_choose_folder(base, options))
+    project = _project_of(target, loaded, options)
+    if project is not None:
+        loaded = replace(loaded, experiment=moved_experiment(experiment, project, job.code))
+    if options.seeds:
+        return _plan_seeds(job, loaded, project, options)
+    return _plan_run(job, kind, loaded, project, options)
+
+
+def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
+    """Plan any command under `muster launch`; its scripts are taken from the copy of the project."""
+    base = default_name(Path(command[0]).name, "command")
+    job = JobFolder(_choose_folder(base, options))
+    project = find_project(Path.cwd(), options.directory) if options.snapshot else None
+    words = list(command)
+    if project is not None:
+        copied = {str(path) for path in project.files if path.suffix in (".py", ".sh")}
+        words = [_copied_script(word, project, job.code, copied) for word in words]
+    order = _order("command", _launched(job, words), options, project)
+    paths = search_path([moved(str(Path.cwd()), project, job.code)], project, job.code) if project else []
+    return _plan(job, order, paths, project, None, options)
+
+
+def plan_doctor(target: str | None, options: SubmitOptions) -> Plan:
+    """Plan a short job that looks whether the hosts are fit for training."""
+    job = JobFolder(_choose_folder("doctor", options))
+    command = [*PYTHON, "doctor", *([str(Path(target).resolve())] if target and Path(target).exists() else [])]
+    if target and not Path(target).exists():
+        command.append(target)
+    return _plan(job, _order("doctor", command, replace(options, max_jobs=1), None), [], None, None, options)
+
+
+def carry_out(plan: Plan, notice: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Write what belongs to the run and submit its jobs; return their ids. If that fails, nothing is left.
+
+    Raises:
+        JobError: if the scheduler refuses a job; those sent before are taken back.
+    """
+    is_new = not plan.job.path.exists() or not any(plan.job.path.iterdir())
+    sent: list[str] = []
+    try:
+        _write(plan)
+        for member in plan.members:
+            _write(member)
+        _send_all(plan, sent)
+    except BaseException:
+        for job in sent:
+            with suppress(JobError):
+                tell([part.format(job=job) for part in plan.scheduler.cancel])
+        if is_new:
+            shutil.rmtree(plan.job.path, ignore_errors=True)
+        raise
+    return sent
+
+
+def _send_all(plan: Plan, sent: list[str]) -> None:
+    """Submit the first job, and with `chain = "ahead"` those that follow it, one after another."""
+    runs = plan.members or [plan]
+    together = plan.scheduler.array_variable is not None or not plan.members
+    for group in [runs] if together else [[run] for run in runs]:
+        before: str | None = None
+        for _ in range(plan.order.max_jobs if plan.order.chain == "ahead" else 1):
+            job = send(plan.job if together else group[0].job, plan.scheduler, after=before)
+            sent.append(job)
+            is_array = together and bool(plan.members)
+            for task, run in enumerate(group, start=1):
+                job_id = plan.scheduler.task_id(job, task if is_array else None)
+                run.job.add(SUBMITTED, job_id=job_id, **({"after": before} if before else {}))
+                if run.order.kind == "train" and before is None:
+                    scheduler = plan.order.scheduler
+                    rewrite_status(
+                        run.job.run.status, state="queued", reason="", scheduler=scheduler, job_id=job_id
+                    )
+            before = job
+
+
+def _write(plan: Plan) -> None:
+    job = plan.job
+    with explained(job.path):
+        job.path.mkdir(parents=True, exist_ok=True)
+        job.cancel.unlink(missing_ok=True)
+        if plan.project is not None:
+            shutil.rmtree(job.code, ignore_errors=True)
+            copy(plan.project, job.code)
+        extra = {ARGUMENTS: json.dumps(plan.arguments)} if plan.arguments else {}
+        job.create(plan.order, {job.script.name: plan.script, **plan.files, **extra})
+        job.script.chmod(0o755)
+        if plan.loaded is not None and plan.order.kind == "train" and not job.run.experiment.exists():
+            write_description(job.run, plan.loaded)
+
+
+def _plan_seeds(job: JobFolder, loaded: LoadedExperiment, project: Project | None, options: SubmitOptions) -> Plan:
+    first, count = loaded.experiment.seed, options.seeds or 1
+    if first + count - 1 > LARGEST_SEED:
+        raise InputError(f"--seeds {count}: the last seed is too large; expected at most {LARGEST_SEED}")
+    members = []
+    for seed in range(first, first + count):
+        member = JobFolder(job.path / f"seed-{seed}")
+        one = loaded.replace("seed", seed, "--seeds").replace("name", member.path.name, "--seeds")
+        members.append(replace(_plan_run(member, "train", one, project, options, job.code), project=None))
+    order = replace(members[0].order, kind="seeds", command=[])
+    script = Script(
+        Job(_job_name(job.path.name), options.cluster.cluster, count),
+        job.path,
+        Path.cwd(),
+        members[0].order.command,
+        search_path(loaded.experiment.env.paths, project, job.code) if project else [],
+        first,
+    )
+    return _sealed(Plan(job, order, "", project=project, members=members), script, options)
+
+
+def _plan_run(
+    job: JobFolder,
+    kind: str,
+    loaded: LoadedExperiment,
+    project: Project | None,
+    options: SubmitOptions,
+    code: Path | None = None,
+) -> Plan:
+    """Plan one run; the code of several seeds is copied once."""
+    given = job.folder / GIVEN
+    command = "sweep" if kind == "sweep" else "train"
+    place = ["--name", job.path.name, "--runs-dir", str(job.path.parent), "--resume"]
+    order = _order(kind, _launched(job, [*PYTHON, command, str(given), *place]), options, project)
+    paths = search_path(loaded.experiment.env.paths, project, code or job.code) if project else []
+    plan = _plan(job, order, paths, project, loaded, options)
+    return replace(plan, files={**plan.files, GIVEN: tomli_w.dumps(loaded.given())})
+
+
+def _plan(
+    job: JobFolder,
+    order: Order,
+    paths: list[str],
+    project: Project | None,
+    loaded: LoadedExperiment | None,
+    options: SubmitOptions,
+) -> Plan:
+    script = Script(
+        Job(_job_name(job.path.name), options.cluster.cluster), job.path, Path.cwd(), order.command, paths
+    )
+    return _sealed(Plan(job, order, "", loaded=loaded, project=project), script, options)
+
+
+def _sealed(plan: Plan, script: Script, options: SubmitOptions) -> Plan:
+    """Add the script and the files beside it."""
+    scheduler, found = plan.scheduler, options.cluster
+    files = {CLUSTER: found.cluster.as_file(found.name)}
+    if plan.project is not None and plan.project.changes:
+        files[CHANGES] = plan.project.changes
+    arguments = job_directives(script.job, scheduler) if scheduler.prefix is None else []
+    order = replace(plan.order, links_before=len(plan.job.links()))
+    return replace(plan, order=order, script=render(script, scheduler), arguments=arguments, files=files)
+
+
+def _order(kind: str, command: list[str], options: SubmitOptions, project: Project | None) -> Order:
+    cluster = options.cluster.cluster
+    scheduler = SCHEDULERS[str(cluster.scheduler)]
+    chain = cluster.chain or scheduler.chain
+    if options.max_jobs == 1:
+        chain = "none"
+    if chain == "requeue" and scheduler.requeue is None and scheduler.requeue_code is None:
+        raise InputError(
+            f'chain = "requeue" ({options.cluster.source}): {scheduler.name} cannot queue a job again\n'
+            '    use "dependency", or "ahead" where jobs must not submit jobs'
+        )
+    return Order(
+        kind=kind,
+        cluster=options.cluster.name,
+        scheduler=scheduler.name,
+        command=command,
+        chain=chain,
+        max_jobs=options.max_jobs if chain != "none" else 1,
+        nodes=cluster.nodes or 1,
+        wall_time=cluster.wall_time or None,
+        commit=project.commit if project else None,
+    )
+
+
+def _launched(job: JobFolder, command: Sequence[str]) -> list[str]:
+    return [*PYTHON, "launch", "--cluster", str(job.folder / CLUSTER), "--", *command]
+
+
+def _project_of(target: str, loaded: LoadedExperiment, options: SubmitOptions) -> Project | None:
+    """Find the project of an experiment's file or of the simulator's; None for one of Gymnasium's own."""
+    if not options.snapshot:
+        return None
+    path = Path(target)
+    if path.suffix == ".toml":
+        return find_project(path.resolve().parent, options.directory)
+    source, colon, _ = loaded.experiment.env.id.rpartition(":")
+    if not colon:
+        return None
+    folder = Path(source).parent if source.endswith(".py") else Path.cwd()
+    return find_project(folder, options.directory)
+
+
+def _copied_script(word: str, project: Project, code: Path, copied: set[str]) -> str:
+    """Return the copy of a script that an argument names, or the argument itself."""
+    with suppress(OSError, ValueError):
+        path = Path(word).resolve()
+        if path.is_relative_to(project.root) and str(path.relative_to(project.root)) in copied:
+            return moved(str(path), project, code)
+    return word
+
+
+def _choose_folder(base: str, options: SubmitOptions) -> Path:
+    """Return the run's folder: of the name that is given, else a new one.
+
+    Raises:
+        InputError: if the name is taken, and it is not to be resumed.
+    """
+    directory = options.directory.resolve()
+    if options.name is None:
+        if options.writes:
+            return claim_folder(base, directory)
+        newest = newest_name(base, directory)
+        number = 1 if newest is None else int(newest.removeprefix(base).removeprefix("-") or 1) + 1
+        return directory / (base if number == 1 else f"{base}-{number}")
+    folder = directory / options.name
+    if folder.exists() and any(folder.iterdir()) and not options.resume:
+        raise InputError(
+            f"{folder}: a run of that name exists\n"
+            "    use --resume to continue it, or another --name to start a new one"
+        )
+    return folder
+
+
+def _job_name(name: str) -> str:
+    """Return a name that every scheduler takes: it begins with a letter, and has few other signs."""
+    kept = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "_" for sign in name)[:60]
+    return kept if kept[:1].isalpha() else f"m{kept}"
