@@ -11,6 +11,10 @@ import pytest
 from tests.fakes.site import FakeSite
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="write the files of expected output anew")
+
+
 @pytest.fixture(scope="module")
 def ray_with_four_cpus() -> Iterator[None]:
     """A Ray of our own, which `train` then uses instead of starting one for each run."""

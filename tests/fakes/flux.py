@@ -159,9 +159,9 @@ def queue_list(site: Site, words: list[str]) -> int:
 def start(site: Site, job: Job) -> Ranks:
     """The command once per task, in the folder and environment of its submission."""
     folder = site.table.folder(job)
-    path = Path(job.folder, job.stdout) if job.stdout else folder / "stdout"
+    path = Path(job.folder, _named(job, job.stdout)) if job.stdout else folder / "stdout"
     stdout = path.open("a")
-    stderr = Path(job.folder, job.stderr).open("a") if job.stderr else stdout  # noqa: SIM115  (the ranks' own)
+    stderr = Path(job.folder, _named(job, job.stderr)).open("a") if job.stderr else stdout  # noqa: SIM115  (the ranks' own)
     ranks, per_host = Ranks(ends_together=False), job.extra["tasks_per_node"]
     for rank in range(job.nodes * per_host):
         variables = {
@@ -267,6 +267,12 @@ def _f58(number: int) -> str:
         rest, digit = divmod(rest, len(LETTERS))
         text = LETTERS[digit] + text
     return f"ƒ{text}"
+
+
+def _named(job: Job, path: str) -> str:
+    """A file's name with the job's id in place of `{{id}}`."""
+    plain = path.replace("{{id.dec}}", str(job.number << 24))
+    return plain.replace("{{id}}", _f58(job.number)).replace("{{jobid}}", _f58(job.number))
 
 
 def _find(site: Site, name: str, command: str) -> Job:

@@ -1,0 +1,1 @@
+"""Jobs: scripts, states and chains, against fake schedulers."""

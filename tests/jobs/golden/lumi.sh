@@ -1,0 +1,21 @@
+#!/bin/bash -l
+# Submitted with: sbatch --parsable job.sh
+#SBATCH --job-name=run
+#SBATCH --output=%j.out
+#SBATCH --open-mode=append
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+#SBATCH --time=02:00:00
+#SBATCH --account=proj
+#SBATCH --partition=standard
+#SBATCH --requeue
+#SBATCH --no-kill
+#SBATCH --mem=0
+
+export MUSTER_END_TIME=${SLURM_JOB_END_TIME:-$(( $(date +%s) + 7200 ))}
+cd /project || exit 1
+export PYTHONUNBUFFERED=1
+
+# Runs: muster launch --cluster /project/runs/run/job/cluster.toml -- muster train /project/runs/run/job/submitted.toml --name run --runs-dir /project/runs --resume
+exec /python -P -m muster link /project/runs/run

@@ -1,0 +1,16 @@
+#!/bin/bash -l
+# Submitted with: sbatch --parsable job.sh
+#SBATCH --job-name=run
+#SBATCH --output=%j.out
+#SBATCH --open-mode=append
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+#SBATCH --requeue
+#SBATCH --no-kill
+
+cd /project || exit 1
+export PYTHONUNBUFFERED=1
+
+# Runs: muster launch --cluster /project/runs/run/job/cluster.toml -- muster train /project/runs/run/job/submitted.toml --name run --runs-dir /project/runs --resume
+exec /python -P -m muster link /project/runs/run

@@ -1,0 +1,102 @@
+"""The job script of every scheduler and profile, as `muster submit --dry-run` prints it.
+
+`pytest tests/jobs/test_golden.py --write-golden` writes the files anew.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.clusters.named import SITES
+from tests.commands import muster_here
+from tests.fakes.core import HostEntry, QueueEntry
+from tests.fakes.site import FakeSite
+
+GOLDEN = Path(__file__).with_name("golden")
+SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux")
+PROFILES = tuple(sorted(path.stem for path in SITES.glob("*.toml")))
+EVERYTHING = "--nodes 3 --cpus 4 --gpus 1 --memory 8G --wall-time 90m --account proj --queue workq"
+CASES = {
+    **{name: f"--on {name}" for name in SCHEDULERS},
+    **{f"{name}-everything": f"--on {name} {EVERYTHING}" for name in SCHEDULERS},
+    **{f"{name}-seeds": f"--on {name} --seeds 3 --wall-time 1h" for name in ("slurm", "pbs", "lsf", "sge")},
+    "cobalt-constraint": "--on cobalt --wall-time 1h --constraint mcdram=cache:numa=quad",
+    **{f"{name}-requeue": f"--on {name} --chain requeue" for name in ("slurm", "lsf")},
+    **{name: f"--on {name} --account proj" for name in PROFILES},
+}
+WITHOUT_FAKE = ("slurm", "sge", "eagle", "frontier", "kestrel", "lumi", "perlmutter")
+REFUSED = {
+    "cobalt": "Cobalt needs a wall time",
+    "cobalt-constraint": "the attributes are written as one named attrs",
+}
+HOSTS = tuple(HostEntry(f"node{number}", cpus=64, memory_mib=600_000) for number in range(1, 5))
+QUEUES = {name: QueueEntry() for name in ("workq", "debug", "debug-cache-quad")}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to submit from, of a user without settings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("MUSTER_RUNS_DIR", raising=False)
+    return tmp_path
+
+
+def rendered(case: str, project: Path) -> tuple[str, str]:
+    """Return the submitting command and the script of a case."""
+    done = muster_here("submit", "CartPole-v1", "--name", "run", "--dry-run", *shlex.split(CASES[case]))
+    assert done.code == 0, done.err
+    command = " ".join(done.err.split()).partition(": ")[2].rpartition(", with this")[0]
+    return command, done.out
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scripts_are_as_they_were(case: str, project: Path, pytestconfig: pytest.Config) -> None:
+    command, script = rendered(case, project)
+    text = script.replace(sys.executable, "/python").replace(str(project), "/project")
+    text = text.replace("\n", f"\n# Submitted with: {command}\n", 1)
+    path = GOLDEN / f"{case}.sh"
+    if pytestconfig.getoption("--write-golden"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
+
+
+def with_fake() -> list[object]:
+    """The cases whose scheduler has a fake, marked where it is known to refuse them."""
+    cases = [case for case in CASES if case.partition("-")[0] not in WITHOUT_FAKE]
+    marks = {case: pytest.mark.xfail(reason=reason, strict=True) for case, reason in REFUSED.items()}
+    return [pytest.param(case, marks=marks[case]) if case in marks else case for case in cases]
+
+
+@pytest.mark.parametrize("case", with_fake())
+def test_schedulers_accept_every_directive(case: str, project: Path) -> None:
+    """The fakes refuse what the real ones would; nothing is started."""
+    command, script = rendered(case, project)
+    words = shlex.split(command)
+    scheduler = {"bsub": "lsf", "flux": "flux"}.get(words[0], "cobalt" if "#COBALT" in script else "pbs")
+    site = FakeSite(project / "site", scheduler, HOSTS, QUEUES)
+    site.pause()
+    path = project / words[-1] if scheduler != "lsf" else project / "job.sh"
+    path.write_text(script)
+    path.chmod(0o755)
+    done = site.run(*words, stdin=script if scheduler == "lsf" else "", cwd=project)
+    assert done.returncode == 0, done.stderr
+    tasks = 3 if case.endswith("-seeds") else 1
+    assert [job.extra.get("impossible") for job in site.jobs()] == [None] * tasks
+
+
+@pytest.mark.parametrize("scheduler", ["cobalt", "flux"])
+@pytest.mark.xfail(reason="a script is rendered for the array, which these do not have", strict=True)
+def test_seeds_are_jobs_of_their_own_where_there_are_no_arrays(scheduler: str, project: Path) -> None:
+    done = muster_here(
+        "submit", "CartPole-v1", "--dry-run", "--on", scheduler, "--seeds", "2", "--wall-time", "1h"
+    )
+    assert done.code == 0, done.err
