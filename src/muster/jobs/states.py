@@ -58,10 +58,10 @@ def read_states(jobs: Sequence[JobFolder]) -> list[RunState]:
 
 def live_jobs(job: JobFolder) -> list[str]:
     """Return the jobs of a run that may be queued or running, by its own record."""
-    links = job.links()
-    running = [links[-1].job_id] if links and links[-1].ended is None else []
-    requeued = [links[-1].job_id] if links and links[-1].exit_code in (SAVED, *INTERRUPTED) else []
-    return list(dict.fromkeys([*running, *requeued, *job.waiting()]))
+    last = job.last_link()
+    if last is not None and not may_continue(last.exit_code) and last.exit_code not in INTERRUPTED:
+        return []
+    return list(dict.fromkeys([*([last.job_id] if last else []), *job.waiting()]))
 
 
 def require_ended(job: JobFolder) -> None:
@@ -98,7 +98,7 @@ def _ask(scheduler: str, jobs: Sequence[str]) -> Answers:
 def _state(job: JobFolder, order: Order, answers: Answers) -> RunState:
     links = job.links()
     status = (read_status(job.run.status) if order.kind == "train" else None) or Status("unknown")
-    last = links[-1] if len(links) > order.links_before else None
+    last = job.last_link()
     state, reason, start = _judge(job, order, last, status, answers)
     hours = sum((link.ended or _last_sign(link, status)) - link.started for link in links) / 3600 * order.nodes
     return RunState(
@@ -135,8 +135,6 @@ def _judge(
     job: JobFolder, order: Order, last: Link | None, status: Status, answers: Answers
 ) -> tuple[str, str, str]:
     """Return state, reason and start of a run."""
-    if last is not None and not may_continue(last.exit_code) and last.exit_code not in INTERRUPTED:
-        return _ended(job, last, status)
     if not live_jobs(job):
         return _ended(job, last, status)
     if isinstance(answers, UnansweredError):
@@ -172,7 +170,9 @@ def _running(order: Order, last: Link, status: Status) -> tuple[str, str]:
         return status.state, status.reason
     if status.updated < last.started:
         return "starting", "Ray is being started on all hosts"
-    return "running" if status.state in ENDED_STATES else status.shown_state, "no heartbeat for a minute"
+    if status.state in ENDED_STATES:
+        return "saving", "training has ended; Ray is being ended on all hosts"
+    return status.shown_state, "no heartbeat for a minute"
 
 
 def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str, str]:

@@ -1,0 +1,1 @@
+"""Tests of jobs, seen from outside the allocation."""
