@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.runs.metrics import FIRST_COLUMNS
 from tests.commands import muster_here
 from tests.jobs.conftest import Program
 
@@ -131,6 +132,21 @@ def test_what_the_partition_cannot_give_is_refused(project: Path, program: Progr
     assert not (project / "runs").exists()
     flags = ["--queue", "gpu", "--cpus", "64", "--gpus", "4", "--wall-time", "100h"]
     assert muster_here("submit", "exp.toml", "--on", "slurm", *flags).code == 0
+
+
+def test_a_wall_time_shorter_than_what_the_run_has_needed_is_refused(project: Path, program: Program) -> None:
+    program("sbatch", SBATCH)
+    program("squeue", 'echo "JOBID|STATE|START_TIME|REASON"')
+    flags = ("--on", "slurm", "--name", "mine")
+    assert muster_here("submit", "exp.toml", *flags, "--wall-time", "1h").code == 0
+    columns = ",".join(FIRST_COLUMNS)
+    values = "," * (len(FIRST_COLUMNS) - 2)
+    rows = f"1,10{values},400.0\n2,20{values},900.0\n"
+    (project / "runs" / "mine" / "metrics.csv").write_text(f"{columns},time/total\n{rows}")
+    done = muster_here("submit", "exp.toml", *flags, "--wall-time", "5m", "--resume")
+    assert done.code == 2
+    assert "one iteration and a checkpoint of this run need about 9m00s" in done.err
+    assert muster_here("submit", "exp.toml", *flags, "--wall-time", "10m", "--resume").code == 0
 
 
 def test_a_name_that_is_taken_is_refused(project: Path, program: Program) -> None:

@@ -13,6 +13,7 @@ from muster.cli.options import AsJson, RunsDir, Settings, whole_number
 from muster.cli.screen import console, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.quantities import counted
+from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 
 if TYPE_CHECKING:
@@ -182,14 +183,15 @@ def _plan(
 ) -> Plan:
     from muster.experiment.loading import load_experiment, parse_set
     from muster.jobs.folder import JobFolder
-    from muster.jobs.limits import require_complete, require_possible, require_time
+    from muster.jobs.limits import measured_need, require_complete, require_possible, require_time
     from muster.jobs.schedulers import SCHEDULERS
     from muster.jobs.states import require_ended
     from muster.jobs.submission import plan_command, plan_doctor, plan_training
 
     require_complete(options.cluster)
     scheduler = SCHEDULERS[str(options.cluster.cluster.scheduler)]
-    require_time(options.cluster.cluster, None)
+    earlier = RunFolder(options.directory / options.name) if options.resume and options.name else None
+    require_time(options.cluster.cluster, measured_need(earlier) if earlier else None)
     require_possible(options.cluster, scheduler, may_ask=options.writes)
     if options.resume and options.name:
         job = JobFolder(options.directory / options.name)

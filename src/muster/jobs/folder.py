@@ -6,10 +6,12 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.clusters.launching.usage import usage_folder
 from muster.clusters.named import SCHEDULERS
 from muster.errors import InputError
 from muster.files.ownership import OWN_FOLDER, require_own
@@ -36,6 +38,8 @@ class Order:
     links_before: int = 0
     """Links of earlier submissions of the same run, which do not count."""
     nodes: int = 1
+    cpus: int | None = None
+    """CPUs of each host, where a number was asked for."""
     wall_time: float | None = None
     commit: str | None = None
     """The commit of the code, with `-dirty` if it had changes, which are in `job/changes.diff`."""
@@ -161,6 +165,20 @@ class JobFolder:
         """Return the jobs that were submitted and have not started yet."""
         started = {link.job_id for link in self.links()}
         return [job for job in self.submitted() if job not in started]
+
+    def usage(self, link: int) -> dict[str, Any]:
+        """Return what the hosts of a link have used: CPU time of all, the most memory of any; empty if unknown."""
+        found: list[dict[str, Any]] = []
+        for path in usage_folder(self.path).glob(f"{link}-*.json"):
+            with suppress(OSError, ValueError):
+                found.append(json.loads(read_bytes(path)))
+        try:
+            return {
+                "cpu_seconds": sum(float(used["cpu_seconds"]) for used in found),
+                "memory": max(int(used["memory"]) for used in found),
+            }
+        except (ValueError, KeyError, TypeError):
+            return {}
 
     def last_link(self) -> Link | None:
         """Return the last start of a job of the last submission."""

@@ -85,6 +85,7 @@ class _Link:
             job_id=self._id,
             exit_code=code,
             progress=progress_of(job, order.kind),
+            **job.usage(self._number),
         )
         return self._end(code)
 

@@ -258,6 +258,7 @@ def _order(kind: str, command: list[str], options: SubmitOptions, project: Proje
         chain=chain,
         max_jobs=options.max_jobs if chain != "none" else 1,
         nodes=cluster.nodes or 1,
+        cpus=cluster.cpus or None,
         wall_time=cluster.wall_time or None,
         commit=project.commit if project else None,
     )
