@@ -1,1 +1,1 @@
-"""Jobs: scripts, states and chains, against fake schedulers."""
+"""Tests of jobs, seen from outside the allocation."""

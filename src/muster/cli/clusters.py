@@ -33,7 +33,7 @@ def list_all(context: typer.Context, as_json: AsJson = False) -> None:
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("cluster", "scheduler", "described in"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for one in found:
         table.add_row(one.name, one.cluster.scheduler or ("ssh" if one.cluster.hosts else "-"), one.source)
     console().print(table)

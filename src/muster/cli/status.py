@@ -11,12 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from muster.cli.options import AsJson, RunsDir
-from muster.cli.screen import console, figure, print_json
+from muster.cli.screen import console, figure, print_json, show_notice
+from muster.errors import InputError
 from muster.experiment.quantities import format_duration
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import printable
 
 if TYPE_CHECKING:
+    from muster.jobs.folder import JobFolder
     from muster.jobs.states import RunState
 
 _STYLES = {"running": "green", "finished": "green", "failed": "bold red", "lost": "bold red", "unknown": "yellow"}
@@ -38,8 +40,7 @@ def status(
 
     directory = folder_of_runs(runs_dir)
     if run is None:
-        jobs = [job for job in list_jobs(directory) if job.order().kind != "seeds"]
-        states = read_states(jobs)
+        states = read_states(_readable(list_jobs(directory)))
     else:
         states = read_states(members(find_job(run, directory)))
     if as_json:
@@ -51,6 +52,18 @@ def status(
         _show_one(states[0])
     else:
         _show_all(states)
+
+
+def _readable(jobs: list[JobFolder]) -> list[JobFolder]:
+    """Leave out what is no single run, and say what cannot be read."""
+    found = []
+    for job in jobs:
+        try:
+            if job.order().kind != "seeds":
+                found.append(job)
+        except InputError as error:
+            show_notice(printable(str(error).partition("\n")[0]))
+    return found
 
 
 def _show_all(states: list[RunState]) -> None:

@@ -13,10 +13,12 @@ from muster.cli.options import AsJson, RunsDir, Settings, whole_number
 from muster.cli.screen import console, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.quantities import counted
+from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 
 if TYPE_CHECKING:
     from muster.clusters.named import FoundCluster
+    from muster.jobs.folder import JobFolder
     from muster.jobs.submission import Plan, SubmitOptions
 
 MOST_JOBS = 1000
@@ -103,12 +105,16 @@ def submit(
         "chain": chain,
     }
     target, command = _split(context, words or [], doctor=doctor)
+    directory = folder_of_runs(runs_dir)
+    again = _earlier(target, directory) if resume and target else None
+    if again is not None and on is None:
+        on = str(again.folder / "cluster.toml")
     cluster = _cluster(
         on, target, {key: value for key, value in given.items() if value is not None}, directive or []
     )
     options = SubmitOptions(
         cluster=cluster,
-        directory=folder_of_runs(runs_dir),
+        directory=directory,
         name=name,
         resume=resume,
         max_jobs=max_jobs,
@@ -116,7 +122,7 @@ def submit(
         snapshot=not no_snapshot,
         writes=not (dry_run or render),
     )
-    plan = _plan(target, command, options, settings or [], doctor=doctor)
+    plan = _plan_again(again, options) if again else _plan(target, command, options, settings or [], doctor=doctor)
     if dry_run or render is not None:
         _show_plan(plan, render)
         return
@@ -177,14 +183,15 @@ def _plan(
 ) -> Plan:
     from muster.experiment.loading import load_experiment, parse_set
     from muster.jobs.folder import JobFolder
-    from muster.jobs.limits import require_complete, require_possible, require_time
+    from muster.jobs.limits import measured_need, require_complete, require_possible, require_time
     from muster.jobs.schedulers import SCHEDULERS
     from muster.jobs.states import require_ended
     from muster.jobs.submission import plan_command, plan_doctor, plan_training
 
     require_complete(options.cluster)
     scheduler = SCHEDULERS[str(options.cluster.cluster.scheduler)]
-    require_time(options.cluster.cluster, None)
+    earlier = RunFolder(options.directory / options.name) if options.resume and options.name else None
+    require_time(options.cluster.cluster, measured_need(earlier) if earlier else None)
     require_possible(options.cluster, scheduler, may_ask=options.writes)
     if options.resume and options.name:
         job = JobFolder(options.directory / options.name)
@@ -196,6 +203,23 @@ def _plan(
         return plan_command(command, options)
     assert target is not None
     return plan_training(load_experiment(target, list(map(parse_set, settings))), target, options)
+
+
+def _earlier(target: str, directory: Path) -> JobFolder | None:
+    """Return the submitted run that a target names, if it names one rather than an experiment."""
+    from muster.jobs.folder import JobFolder
+
+    found = (JobFolder(path) for path in (directory / target, Path(target)) if not target.endswith(".toml"))
+    return next((job for job in found if job.exists()), None)
+
+
+def _plan_again(job: JobFolder, options: SubmitOptions) -> Plan:
+    from muster.jobs.states import require_ended
+    from muster.jobs.submission import plan_again
+
+    job.require_own(f"submit {job.path.name} --resume")
+    require_ended(job)
+    return plan_again(job, options)
 
 
 def _show_plan(plan: Plan, render: Path | None) -> None:

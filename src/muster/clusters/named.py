@@ -254,7 +254,9 @@ def cluster_problems(error: ValidationError) -> str:
 
 def _is_branch(part: object) -> bool:
     """Whether a part of a place is pydantic's name of one of a key's types, and nothing that a user wrote."""
-    return isinstance(part, str) and ("[" in part or "(" in part or part in ("int", "str", "float"))
+    return isinstance(part, str) and part.startswith(
+        ("constrained-", "function-", "int", "str", "float", "literal")
+    )
 
 
 _KEYS = tuple(NamedCluster.model_fields)

@@ -27,21 +27,26 @@ def cancel_run(job: JobFolder, notice: Callable[[str], None]) -> bool:
     Raises:
         JobError: if the scheduler does not do it; a running job then sees the mark and ends by itself.
     """
+    job.require_own(f"cancel {job.path.name}")
     order = job.order()
     scheduler = SCHEDULERS[order.scheduler]
     live = live_jobs(job)
-    if not live:
-        return False
+    is_new = not job.is_cancelled()
     with explained(job.cancel):
         job.cancel.touch()
-    states = _states(scheduler, live)
-    for name in live:
-        if states is None or states.get(name) == QUEUED:
+    states = _states(scheduler, live) if live else {}
+    left = [name for name in live if states is None or states.get(name) in (QUEUED, RUNNING)]
+    if not left:
+        if is_new:
+            job.cancel.unlink(missing_ok=True)
+        return False
+    for name in left:
+        if states is None or states[name] == QUEUED:
             _command(scheduler.cancel, name)
-    running = [name for name in live if states and states.get(name) == RUNNING]
-    for name in running:
-        notice(f"job {name} runs: waiting until it has saved")
-        _end(job, scheduler, name)
+    for name in left:
+        if states is not None and states[name] == RUNNING:
+            notice(f"job {name} runs: waiting until it has saved")
+            _end(job, scheduler, name)
     if order.kind == "train":
         rewrite_status(job.run.status, state="cancelled", reason="by `muster cancel`")
     return True
@@ -51,8 +56,8 @@ def _end(job: JobFolder, scheduler: Scheduler, name: str) -> None:
     """Let a running job save and end by itself; then take it from the scheduler if it is still there."""
     deadline = time.monotonic() + SAVE_SECONDS
     while time.monotonic() < deadline:
-        links = job.links()
-        if links and links[-1].job_id == name and links[-1].ended is not None:
+        last = job.last_link()
+        if last is not None and last.job_id == name and last.ended is not None:
             break
         time.sleep(POLL_SECONDS)
     with suppress(JobError):

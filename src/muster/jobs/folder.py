@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.clusters.launching.usage import usage_folder
+from muster.clusters.named import SCHEDULERS
 from muster.errors import InputError
-from muster.files.ownership import OWN_FOLDER
+from muster.files.ownership import OWN_FOLDER, require_own
 from muster.files.regular import is_folder, is_regular, is_there, read_bytes
 from muster.runs.files import append_json_line, explained, read_json_lines, write_json, write_text
 from muster.runs.folder import RunFolder
 
 SUBMITTED, STARTED, LINK_ENDED = "submitted", "started", "ended"
+_ID = re.compile(r"[A-Za-z0-9ƒ][\w.\[\]ƒ-]*")
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Order:
     links_before: int = 0
     """Links of earlier submissions of the same run, which do not count."""
     nodes: int = 1
+    cpus: int | None = None
+    """CPUs of each host, where a number was asked for."""
     wall_time: float | None = None
     commit: str | None = None
     """The commit of the code, with `-dirty` if it had changes, which are in `job/changes.diff`."""
@@ -123,10 +130,12 @@ class JobFolder:
             InputError: if that is damaged.
         """
         try:
-            table = json.loads(read_bytes(self.order_file))
-            return Order(**table)
-        except (OSError, ValueError, TypeError) as error:
+            order = Order(**json.loads(read_bytes(self.order_file)))
+            if order.scheduler not in SCHEDULERS or not all(isinstance(word, str) for word in order.command):
+                raise ValueError("not what muster wrote")
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise InputError(f"{self.order_file}: cannot be read: {error}\n    submit the run again") from None
+        return order
 
     def add(self, event: str, **values: Any) -> None:
         """Record what happened to a job."""
@@ -134,8 +143,12 @@ class JobFolder:
             append_json_line(self.record, {"event": event, "time": time.time(), **values})
 
     def submitted(self) -> list[str]:
-        """Return the ids of all jobs that were submitted, in their order."""
-        return [str(line.get("job_id")) for line in self._lines() if line.get("event") == SUBMITTED]
+        """Return the ids of the jobs of the last submission, in their order."""
+        ids: list[str] = []
+        for line in self._lines():
+            if line.get("event") == SUBMITTED:
+                ids = [*([] if line.get("anew") else ids), str(line["job_id"])]
+        return ids
 
     def links(self) -> list[Link]:
         """Return every start of a job, with its end where one was recorded."""
@@ -153,15 +166,45 @@ class JobFolder:
         started = {link.job_id for link in self.links()}
         return [job for job in self.submitted() if job not in started]
 
+    def usage(self, link: int) -> dict[str, Any]:
+        """Return what the hosts of a link have used: CPU time of all, the most memory of any; empty if unknown."""
+        found: list[dict[str, Any]] = []
+        for path in usage_folder(self.path).glob(f"{link}-*.json"):
+            with suppress(OSError, ValueError):
+                found.append(json.loads(read_bytes(path)))
+        try:
+            return {
+                "cpu_seconds": sum(float(used["cpu_seconds"]) for used in found),
+                "memory": max(int(used["memory"]) for used in found),
+            }
+        except (ValueError, KeyError, TypeError):
+            return {}
+
+    def last_link(self) -> Link | None:
+        """Return the last start of a job of the last submission."""
+        links = self.links()[self.order().links_before :]
+        return links[-1] if links else None
+
     def is_cancelled(self) -> bool:
         """Whether the run was cancelled."""
         return is_there(self.cancel)
 
+    def require_own(self, what: str) -> None:
+        """Refuse jobs that another user could have put here: their command would run, their ids be cancelled.
+
+        Raises:
+            OwnershipError: naming the files.
+        """
+        paths = (self.path, self.folder, self.order_file, self.script, self.record)
+        require_own([path for path in paths if is_there(path)], what, trust=False)
+
     def _lines(self) -> list[dict[str, Any]]:
+        """Return the record; a line whose id no scheduler would give is not ours."""
         try:
-            return read_json_lines(self.record)
+            lines = read_json_lines(self.record)
         except OSError:
             return []
+        return [line for line in lines if isinstance(line.get("job_id"), str) and _ID.fullmatch(line["job_id"])]
 
 
 def list_jobs(directory: Path) -> list[JobFolder]:

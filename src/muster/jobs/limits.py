@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 
 from muster.clusters.named import FoundCluster, NamedCluster, QueueLimits
 from muster.errors import InputError
 from muster.experiment.quantities import format_duration
 from muster.jobs.commands import UnansweredError
 from muster.jobs.schedulers.model import Scheduler
+from muster.runs.folder import RunFolder
+from muster.runs.metrics import numbers, read_metrics
 
 START_SECONDS = 30.0
 """What is kept for the start of Ray on all hosts, when nothing was measured."""
@@ -49,6 +52,15 @@ def require_time(cluster: NamedCluster, needed: float | None) -> None:
             f"--wall-time {format_duration(cluster.wall_time)}: too short; starting and {what} "
             f"need about {format_duration(least)}"
         )
+
+
+def measured_need(run: RunFolder) -> float | None:
+    """Return what an iteration and its checkpoint took the run before; None if it has done none."""
+    try:
+        totals = numbers(read_metrics(run.metrics), "time/total")
+    except (OSError, ValueError):
+        return None
+    return max((after - before for before, after in pairwise([0.0, *totals])), default=None)
 
 
 def require_possible(found: FoundCluster, scheduler: Scheduler, *, may_ask: bool) -> None:

@@ -35,6 +35,7 @@ def run_link(job: JobFolder) -> int:
     Raises:
         InputError: if what was submitted cannot be read.
     """
+    job.require_own(f"link {job.path}")
     order = job.order()
     scheduler = SCHEDULERS[order.scheduler]
     if not _is_first(scheduler):
@@ -84,6 +85,7 @@ class _Link:
             job_id=self._id,
             exit_code=code,
             progress=progress_of(job, order.kind),
+            **job.usage(self._number),
         )
         return self._end(code)
 

@@ -40,10 +40,8 @@ class Ending:
         self._asked = time.monotonic()
 
     def __call__(self) -> bool:
-        if not live_jobs(self._job):
-            return True
-        links = self._job.links()
-        if links and links[-1].exit_code == 0:
+        last = self._job.last_link()
+        if not live_jobs(self._job) or (self._job.is_cancelled() and (last is None or last.ended is not None)):
             return True
         if time.monotonic() - self._asked < ASK_SECONDS:
             return False

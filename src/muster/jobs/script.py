@@ -61,7 +61,8 @@ def _end_time(script: Script, scheduler: Scheduler) -> list[str]:
     wall_time = script.job.cluster.wall_time
     if not wall_time:
         return []
-    counted = f"$(( $(date +%s) + {int(wall_time)} ))"
+    step = scheduler.seconds_of_limit
+    counted = f"$(( $(date +%s) + {max(step, int(wall_time) // step * step)} ))"
     return [f"export MUSTER_END_TIME={f'${{{scheduler.end_time}:-{counted}}}' if scheduler.end_time else counted}"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from muster.errors import InputError
 from muster.jobs.chain import INTERRUPTED, SAVED, may_continue
@@ -58,10 +59,10 @@ def read_states(jobs: Sequence[JobFolder]) -> list[RunState]:
 
 def live_jobs(job: JobFolder) -> list[str]:
     """Return the jobs of a run that may be queued or running, by its own record."""
-    links = job.links()
-    running = [links[-1].job_id] if links and links[-1].ended is None else []
-    requeued = [links[-1].job_id] if links and links[-1].exit_code in (SAVED, *INTERRUPTED) else []
-    return list(dict.fromkeys([*running, *requeued, *job.waiting()]))
+    last = job.last_link()
+    if last is not None and not may_continue(last.exit_code) and last.exit_code not in INTERRUPTED:
+        return []
+    return list(dict.fromkeys([*([last.job_id] if last else []), *job.waiting()]))
 
 
 def require_ended(job: JobFolder) -> None:
@@ -98,9 +99,8 @@ def _ask(scheduler: str, jobs: Sequence[str]) -> Answers:
 def _state(job: JobFolder, order: Order, answers: Answers) -> RunState:
     links = job.links()
     status = (read_status(job.run.status) if order.kind == "train" else None) or Status("unknown")
-    last = links[-1] if len(links) > order.links_before else None
+    last = job.last_link()
     state, reason, start = _judge(job, order, last, status, answers)
-    hours = sum((link.ended or _last_sign(link, status)) - link.started for link in links) / 3600 * order.nodes
     return RunState(
         run=str(job.path),
         kind=order.kind,
@@ -117,7 +117,7 @@ def _state(job: JobFolder, order: Order, answers: Answers) -> RunState:
         return_mean=status.return_mean,
         updated=status.updated,
         exit_code=last.exit_code if last else None,
-        node_hours=max(0.0, hours),
+        node_hours=_node_hours(links, order, status),
         cpu_efficiency=_efficiency(links, order),
         memory=max((link.memory for link in links if link.memory), default=None),
     )
@@ -135,8 +135,6 @@ def _judge(
     job: JobFolder, order: Order, last: Link | None, status: Status, answers: Answers
 ) -> tuple[str, str, str]:
     """Return state, reason and start of a run."""
-    if last is not None and not may_continue(last.exit_code) and last.exit_code not in INTERRUPTED:
-        return _ended(job, last, status)
     if not live_jobs(job):
         return _ended(job, last, status)
     if isinstance(answers, UnansweredError):
@@ -172,7 +170,9 @@ def _running(order: Order, last: Link, status: Status) -> tuple[str, str]:
         return status.state, status.reason
     if status.updated < last.started:
         return "starting", "Ray is being started on all hosts"
-    return "running" if status.state in ENDED_STATES else status.shown_state, "no heartbeat for a minute"
+    if status.state in ENDED_STATES:
+        return "saving", "training has ended; Ray is being ended on all hosts"
+    return status.shown_state, "no heartbeat for a minute"
 
 
 def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str, str]:
@@ -197,10 +197,19 @@ def _last_heard(status: Status) -> str:
     return f"the run itself was {status.state} {max(0.0, time.time() - status.updated):.0f} s ago"
 
 
-def _last_sign(link: Link, status: Status) -> float:
-    """Return until when a link without a recorded end is known to have run."""
-    return max(link.started, status.updated)
+def _node_hours(links: Sequence[Link], order: Order, status: Status) -> float:
+    """Count a link without a recorded end until the next one, or until the run's last sign of life."""
+    seconds = 0.0
+    for link, following in zip_longest(links, links[1:]):
+        end = link.ended or (following.started if following else max(link.started, status.updated))
+        seconds += max(0.0, end - link.started)
+    return seconds / 3600 * order.nodes
 
 
 def _efficiency(links: Sequence[Link], order: Order) -> float | None:
-    return None
+    """Return the share of the CPUs that were asked for that was used, over the links that have said so."""
+    told = [link for link in links if link.ended is not None and link.cpu_seconds is not None]
+    seconds = sum((link.ended or 0.0) - link.started for link in told)
+    if order.cpus is None or seconds <= 0:
+        return None
+    return sum(link.cpu_seconds or 0.0 for link in told) / (seconds * order.cpus * order.nodes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -77,39 +77,46 @@ def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions)
     options = replace(options, name=options.name or experiment.name)
     kind = "seeds" if options.seeds else "sweep" if experiment.sweep is not None else "train"
     base = default_name(experiment.env.id, experiment.algorithm.name) + {"train": ""}.get(kind, f"-{kind}")
-    job = JobFolder(_choose_folder(base, options))
-    project = _project_of(target, loaded, options)
-    if project is not None:
-        loaded = replace(loaded, experiment=moved_experiment(experiment, project, job.code))
-    if options.seeds:
-        return _plan_seeds(job, loaded, project, options)
-    return _plan_run(job, kind, loaded, project, options)
+    with _chosen(base, options) as job:
+        project = _project_of(target, loaded, options)
+        if project is not None:
+            loaded = replace(loaded, experiment=moved_experiment(experiment, project, job.code))
+        if options.seeds:
+            return _plan_seeds(job, loaded, project, options)
+        return _plan_run(job, kind, loaded, project, options)
 
 
 def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
     """Plan any command under `muster launch`; its scripts are taken from the copy of the project."""
-    base = default_name(Path(command[0]).name, "command")
-    job = JobFolder(_choose_folder(base, options))
-    project = find_project(Path.cwd(), options.directory) if options.snapshot else None
-    words = list(command)
-    if project is not None:
-        copied = {str(path) for path in project.files if path.suffix in (".py", ".sh")}
-        words = [_copied_script(word, project, job.code, copied) for word in words]
-    order = _order("command", _launched(job, words), options, project)
-    paths = search_path([moved(str(Path.cwd()), project, job.code)], project, job.code) if project else []
-    return _plan(job, order, paths, project, None, options)
+    with _chosen(default_name(Path(command[0]).name, "command"), options) as job:
+        project = find_project(Path.cwd(), options.directory) if options.snapshot else None
+        words, paths = list(command), []
+        if project is not None:
+            copied = {str(path) for path in project.files if path.suffix in (".py", ".sh")}
+            words = [_copied_script(word, project, job.code, copied) for word in words]
+            paths = search_path([moved(str(Path.cwd()), project, job.code)], project, job.code)
+        order = _order("command", _launched(job, words), options, project)
+        return _plan(job, order, paths, project, None, options)
 
 
 def plan_doctor(target: str | None, options: SubmitOptions) -> Plan:
     """Plan a short job that looks whether the hosts are fit for training."""
-    job = JobFolder(_choose_folder("doctor", options))
-    command = [*PYTHON, "doctor", *([str(Path(target).resolve())] if target and Path(target).exists() else [])]
-    if target and not Path(target).exists():
-        command.append(target)
-    return _plan(job, _order("doctor", command, replace(options, max_jobs=1), None), [], None, None, options)
+    with _chosen("doctor", options) as job:
+        file = Path(target) if target else None
+        words = [str(file.resolve()) if file.exists() else str(target)] if file else []
+        order = _order("doctor", [*PYTHON, "doctor", *words], replace(options, max_jobs=1), None)
+        return _plan(job, order, [], None, None, options)
 
 
-def carry_out(plan: Plan, notice: Callable[[str], None] = lambda _: None) -> list[str]:
+def plan_again(job: JobFolder, options: SubmitOptions) -> Plan:
+    """Plan to continue a run with the same script and the same copy of the code."""
+    order = replace(job.order(), links_before=len(job.links()), max_jobs=options.max_jobs)
+    if options.max_jobs == 1:
+        order = replace(order, chain="none")
+    return Plan(job, order, job.script.read_text(encoding="utf-8"))
+
+
+def carry_out(plan: Plan) -> list[str]:
     """Write what belongs to the run and submit its jobs; return their ids. If that fails, nothing is left.
 
     Raises:
@@ -144,7 +151,7 @@ def _send_all(plan: Plan, sent: list[str]) -> None:
             is_array = together and bool(plan.members)
             for task, run in enumerate(group, start=1):
                 job_id = plan.scheduler.task_id(job, task if is_array else None)
-                run.job.add(SUBMITTED, job_id=job_id, **({"after": before} if before else {}))
+                run.job.add(SUBMITTED, job_id=job_id, **({"after": before} if before else {"anew": True}))
                 if run.order.kind == "train" and before is None:
                     scheduler = plan.order.scheduler
                     rewrite_status(
@@ -251,6 +258,7 @@ def _order(kind: str, command: list[str], options: SubmitOptions, project: Proje
         chain=chain,
         max_jobs=options.max_jobs if chain != "none" else 1,
         nodes=cluster.nodes or 1,
+        cpus=cluster.cpus or None,
         wall_time=cluster.wall_time or None,
         commit=project.commit if project else None,
     )
@@ -281,6 +289,19 @@ def _copied_script(word: str, project: Project, code: Path, copied: set[str]) ->
         if path.is_relative_to(project.root) and str(path.relative_to(project.root)) in copied:
             return moved(str(path), project, code)
     return word
+
+
+@contextmanager
+def _chosen(base: str, options: SubmitOptions) -> Iterator[JobFolder]:
+    """Choose the run's folder; if planning fails, one that was made for it is removed."""
+    path = _choose_folder(base, options)
+    try:
+        yield JobFolder(path)
+    except BaseException:
+        with suppress(OSError):
+            path.rmdir()
+            path.parent.rmdir()
+        raise
 
 
 def _choose_folder(base: str, options: SubmitOptions) -> Path:

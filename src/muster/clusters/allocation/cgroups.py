@@ -42,6 +42,14 @@ def read_cgroup_limits(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> Cg
     return CgroupLimits(least(cpus), least(memory))
 
 
+def peak_memory(limits: CgroupLimits) -> int | None:
+    """Return the most bytes that the group with the tightest limit of memory has used; None if there is none."""
+    if limits.memory is None:
+        return None
+    folder = Path(limits.memory.source).parent
+    return next((found.value for found in _found(folder, _PEAK_READERS)), None)
+
+
 def count_cpu_list(written: str) -> int | None:
     """Count the CPUs of a list such as `0-3,8`; None for an empty list, which limits nothing."""
     total = 0
@@ -105,4 +113,8 @@ _CPU_READERS: dict[str, dict[str, Callable[[Path], int | None]]] = {
 _MEMORY_READERS: dict[str, dict[str, Callable[[Path], int | None]]] = {
     _UNIFIED: {"memory.max": _read_bytes, "memory.high": _read_bytes},
     "memory": {"memory.limit_in_bytes": _read_bytes},
+}
+_PEAK_READERS: dict[str, Callable[[Path], int | None]] = {
+    "memory.peak": _read_bytes,
+    "memory.max_usage_in_bytes": _read_bytes,
 }

@@ -19,6 +19,7 @@ from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import Rank
 from muster.clusters.launching.rendezvous import Rendezvous, await_board, find_others
 from muster.clusters.launching.signals import InterruptedLaunchError, Signals
+from muster.clusters.launching.usage import record_usage
 from muster.errors import ClusterError, InputError
 
 LAUNCHED_VARIABLE = "MUSTER_LAUNCH_CPUS"
@@ -76,6 +77,8 @@ def launch(allocation: Allocation, options: LaunchOptions) -> int:
             return interrupted.exit_code
         except OSError as error:
             raise ClusterError(f"{error.filename or os.uname().nodename}: {error.strerror or error}") from error
+        finally:
+            record_usage(os.environ)
 
 
 def _take_part(rank: Rank) -> int:

@@ -67,6 +67,7 @@ SCHEDULER = Scheduler(
     dependency=("--dependencies", "{job}"),
     cancel=("qdel", "{job}"),
     ask=ask_states,
+    seconds_of_limit=60,
     job_variable="COBALT_JOBID",
     # A job that others depend on must end well, or they are never started.
     saved_code=0,

@@ -89,6 +89,7 @@ SCHEDULER = Scheduler(
     dependency=("-w", "ended({job})"),
     cancel=("bkill", "{job}"),
     ask=ask_states,
+    seconds_of_limit=60,
     job_variable="LSB_JOBID",
     signal=("bkill", "-s", "{signal}", "{job}"),
     requeue_code=75,

@@ -74,6 +74,8 @@ class Scheduler:
     array_job: str = ""
     """How the scheduler calls one task, `{task}`, of an array; without it, the number goes into `[]` of the id."""
     script_on_stdin: bool = False
+    seconds_of_limit: int = 1
+    """Wall times are counted in steps of so many seconds."""
     chain: str = "dependency"
     """How a job continues if the cluster does not say."""
     end_time: str | None = None
@@ -107,7 +109,7 @@ def clock(seconds: float) -> str:
 
 
 def minutes(seconds: float) -> int:
-    """Write a wall time in whole minutes, rounded down so that the end is never later than we count."""
+    """Write a wall time in whole minutes, rounded down as `seconds_of_limit` lets the end be counted."""
     return max(1, int(seconds // 60))
 
 
