@@ -20,7 +20,10 @@ from tests.fakes.jobs import CANCELLED, DONE, HELD, LIMIT, QUEUED, RUNNING, Depe
 from tests.fakes.options import Options, UnknownOptionError, directives, last, merged, parse
 from tests.fakes.work import Session
 
-SUBMIT_VALUES = "-J -o -oo -e -eo -n -nnodes -q -P -G -W -We -w -wa -wt -R -M -Q -U -u -L -cwd -app -gpu -env -alloc_flags -sp -sla"
+SUBMIT_VALUES = (
+    "-J -o -oo -e -eo -n -nnodes -q -P -G -W -We -w -wa -wt -R -M -Q -U -u -L -cwd -app -gpu -env"
+    " -alloc_flags -sp -sla"
+)
 SUBMIT_FLAGS = "-x -r -rn -H -N -B"
 REQUIREMENT = r"(\s*(select|rusage|span|order|same|affinity|cu)\[[^\]]*\]\s*)+"
 STATES = {HELD: "PEND", QUEUED: "PEND", RUNNING: "RUN"}

@@ -172,7 +172,7 @@ def mpiexec(site: Site, words: list[str]) -> int:
 
 
 def start(site: Site, job: Job) -> Session:
-    """A login shell that is told the script's path, in HOME with umask 0077; its profile puts PBS on PATH."""
+    """A login shell that is told the script's path, in HOME with umask 0077; a profile puts PBS on PATH."""
     folder = site.table.folder(job)
     (folder / "nodes").write_text("".join(f"{host}\n" * job.extra["mpiprocs"] for host in job.hosts))
     top = ["bash", "-l"]

@@ -67,12 +67,17 @@ class FakeSite:
         path = os.pathsep.join([str(self.folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
         return {"PATH": path}
 
+    def write_profile(self, home: Path) -> None:
+        """Let login shells find the commands, as a site's profile does: Debian's own sets PATH anew."""
+        (home / ".bash_profile").write_text(f'PATH="{self.folder / "bin"}:$PATH"\n')
+
     def run(
         self, *words: str | Path, stdin: str = "", cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on this machine with the fakes on PATH; in a home folder of its own."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
+        self.write_profile(home)
         environment = {**os.environ, **self.environment, "HOME": str(home)}
         command = [str(word) for word in words]
         return subprocess.run(

@@ -37,15 +37,6 @@ HOSTS = tuple(HostEntry(f"node{number}", cpus=64, memory_mib=600_000) for number
 QUEUES = {name: QueueEntry() for name in ("workq", "debug", "debug-cache-quad")}
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to submit from, of a user without settings."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("MUSTER_RUNS_DIR", raising=False)
-    return tmp_path
-
-
 def rendered(case: str, project: Path) -> tuple[str, str]:
     """Return the submitting command and the script of a case."""
     done = muster_here("submit", "CartPole-v1", "--name", "run", "--dry-run", *shlex.split(CASES[case]))
