@@ -219,6 +219,8 @@ def test_every_command_and_flag_is_documented() -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     commands = get_command(app).commands  # type: ignore[attr-defined]
     for name, command in commands.items():
+        if command.hidden:
+            continue
         assert f"## `muster {name}" in page, name
         for parameter in command.params:
             for flag in parameter.opts:

@@ -40,8 +40,8 @@ class CommandAfterDashes(TyperCommand):
 
 def submit(
     context: typer.Context,
-    words: Annotated[
-        list[str] | None,
+    target: Annotated[
+        str | None,
         typer.Argument(metavar="[FILE|ID] [-- COMMAND ...]", help="Experiment, simulator's id, or any command."),
     ] = None,
     on: Annotated[
@@ -104,7 +104,12 @@ def submit(
         "reservation": reservation,
         "chain": chain,
     }
-    target, command = _split(context, words or [], doctor=doctor)
+    command: list[str] = context.meta.get(COMMAND, [])
+    if not doctor and bool(target) == bool(command):
+        raise InputError(
+            "submit: give an experiment (muster submit exp.toml --on NAME) "
+            "or a command (muster submit --on NAME -- python train.py)"
+        )
     directory = folder_of_runs(runs_dir)
     again = _earlier(target, directory) if resume and target else None
     if again is not None and on is None:
@@ -131,23 +136,6 @@ def submit(
         print_json({"run": str(plan.job.path), "scheduler": plan.order.scheduler, "jobs": jobs})
     else:
         _show_submitted(plan, jobs)
-
-
-def _split(context: typer.Context, words: list[str], *, doctor: bool) -> tuple[str | None, list[str]]:
-    """Return the experiment, and the command after `--`; one of them is needed, but not for the doctor.
-
-    Raises:
-        InputError: if both or neither are given.
-    """
-    command: list[str] = context.meta.get(COMMAND, [])
-    if len(words) > 1:
-        raise InputError(f"submit: {len(words)} experiments are given, expected one; a command goes after --")
-    if not doctor and bool(words) == bool(command):
-        raise InputError(
-            "submit: give an experiment (muster submit exp.toml --on NAME) "
-            "or a command (muster submit --on NAME -- python train.py)"
-        )
-    return (words[0] if words else None), command
 
 
 def _cluster(on: str | None, target: str | None, given: dict[str, str], directives: list[str]) -> FoundCluster:

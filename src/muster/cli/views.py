@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import TracebackType
 from typing import Any
 
@@ -80,7 +79,8 @@ class LiveView(View):
         self._progress = Progress()
         self._returns: list[float] = []
         self._seconds = {"sampling": 0.0, "learning": 0.0, "waiting": 0.0}
-        self._began: tuple[float, int] = (time.monotonic(), 0)
+        self._began: tuple[float, int] = (0.0, 0)
+        """Training time and steps before the first iteration that was seen."""
 
     def __enter__(self) -> View:
         self._live.start()
@@ -101,7 +101,8 @@ class LiveView(View):
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
         if not self._row:
-            self._began = (time.monotonic() - row["time/sample"] - row["time/learn"], progress.steps)
+            first = self._start.batch_size if self._start else 0
+            self._began = (row["time/total"] - row["time/sample"] - row["time/learn"], progress.steps - first)
         self._row, self._progress = row, progress
         if progress.return_mean is not None:
             self._returns.append(progress.return_mean)
@@ -141,9 +142,8 @@ class LiveView(View):
         )
 
     def _steps_per_second(self) -> float:
-        began, steps = self._began
-        first = self._start.batch_size if self._start else 0
-        return (self._progress.steps - steps + first) / max(1e-9, time.monotonic() - began)
+        seconds, steps = self._began
+        return (self._progress.steps - steps) / max(1e-9, self._progress.seconds - seconds)
 
     def _time_text(self) -> str:
         total = sum(self._seconds.values()) or 1.0

@@ -14,7 +14,7 @@ from types import FrameType
 
 from muster.errors import JobError
 from muster.files.regular import read_bytes
-from muster.jobs.chain import SAVED, Refusal, refusal
+from muster.jobs.chain import SAVED, Refusal, may_continue, refusal
 from muster.jobs.commands import tell
 from muster.jobs.folder import LINK_ENDED, STARTED, SUBMITTED, JobFolder, Order
 from muster.jobs.schedulers import SCHEDULERS
@@ -140,7 +140,7 @@ class _Link:
             self._set_state("cancelled", "by `muster cancel`; saved")
             self._cancel_waiting()
             return code
-        if code != SAVED:
+        if not may_continue(code):
             self._cancel_waiting()
             return code
         if self._order.chain == "none" or len(self._links) + 1 >= self._order.max_jobs:
