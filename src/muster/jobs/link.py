@@ -26,6 +26,8 @@ from muster.runs.status import rewrite_status
 CANCEL_LOOK_SECONDS = 1.0
 POLL_SECONDS = 0.2
 REQUEUED_SECONDS = 60.0
+RUN_VARIABLE = "MUSTER_RUN_DIR"
+"""The same on all ranks, for they meet in a folder below it."""
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM)
 
 
@@ -39,7 +41,7 @@ def run_link(job: JobFolder) -> int:
     order = job.order()
     scheduler = SCHEDULERS[order.scheduler]
     if not _is_first(scheduler):
-        os.execv(order.command[0], order.command)
+        os.execve(order.command[0], order.command, {**os.environ, RUN_VARIABLE: str(job.path)})
     return _Link(job, order, scheduler).run()
 
 
@@ -115,7 +117,7 @@ class _Link:
 
     def _run_command(self) -> int:
         """Run the command; pass signals on, and end it if the run is cancelled."""
-        variables = {"MUSTER_RUN_DIR": str(self._job.path), "MUSTER_LINK": str(self._number)}
+        variables = {RUN_VARIABLE: str(self._job.path), "MUSTER_LINK": str(self._number)}
         try:
             process = subprocess.Popen(self._order.command, env={**os.environ, **variables})
         except OSError as error:
