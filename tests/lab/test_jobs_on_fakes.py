@@ -92,9 +92,9 @@ def test_a_run_trains_on_all_hosts(desk: Desk, lab: Lab) -> None:
 
 
 def test_a_run_continues_past_its_wall_time(desk: Desk, lab: Lab) -> None:
-    desk.submit(12, "--wall-time", "60s", "--chain", "dependency", delay=0.03)
+    desk.submit(10, "--wall-time", "60s", "--chain", "dependency", delay=0.002)
     found = desk.wait_for(seconds=360)
-    assert (found["state"], found["iteration"]) == ("finished", 12), desk.output()
+    assert (found["state"], found["iteration"]) == ("finished", 10), desk.output()
     assert found["link"] > 1, desk.output()
     wait_until(lambda: all(job.state == DONE for job in desk.site.jobs()), "an empty queue", 30)
     assert_nothing_is_left(lab.nodes)
