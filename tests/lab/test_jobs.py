@@ -76,7 +76,12 @@ class Desk:
     def popen(self, *arguments: str) -> subprocess.Popen[str]:
         output = (self.folder / f"{arguments[0]}.log").open("w")
         return self._lab.login.popen(
-            [MUSTER, *arguments], user=self._user, cwd=self.folder, env=self._environment, stdout=output, stderr=output
+            [MUSTER, *arguments],
+            user=self._user,
+            cwd=self.folder,
+            env=self._environment,
+            stdout=output,
+            stderr=output,
         )
 
     def type(self, *arguments: str) -> str:
