@@ -63,10 +63,11 @@ ENDED = ("finished", "failed", "lost", "stopped", "cancelled")
 class Desk:
     """The user's folder on the shared file system, and the commands typed on the login host."""
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
+    def __init__(self, lab: Lab, folder: Path, user: str = USER) -> None:
         self._lab = lab
+        self._user = user
         self.folder = folder
-        shutil.chown(folder, USER)
+        shutil.chown(folder, user)
         (folder / "slow.py").write_text(SIMULATOR)
 
     def experiment(self, iterations: int, delay: float = 0.0, more: str = "") -> None:
@@ -75,13 +76,18 @@ class Desk:
     def popen(self, *arguments: str) -> subprocess.Popen[str]:
         output = (self.folder / f"{arguments[0]}.log").open("w")
         return self._lab.login.popen(
-            [MUSTER, *arguments], user=USER, cwd=self.folder, env=self._environment, stdout=output, stderr=output
+            [MUSTER, *arguments],
+            user=self._user,
+            cwd=self.folder,
+            env=self._environment,
+            stdout=output,
+            stderr=output,
         )
 
     def type(self, *arguments: str) -> str:
         done = self._lab.login.run(
             [MUSTER, *arguments],
-            user=USER,
+            user=self._user,
             cwd=self.folder,
             env=self._environment,
             check=False,

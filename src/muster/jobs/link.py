@@ -154,6 +154,7 @@ class _Link:
         if self._scheduler.requeue_code is not None:
             return self._scheduler.requeue_code
         assert self._scheduler.requeue is not None
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             tell([part.format(job=self._id) for part in self._scheduler.requeue])
         except JobError as error:

@@ -67,10 +67,12 @@ def _end_time(script: Script, scheduler: Scheduler) -> list[str]:
 
 
 def _run(script: Script, scheduler: Scheduler) -> str:
+    """Name the run of this job; a task of an array writes its output into its own run's folder."""
     if script.job.num_tasks is None:
         return shlex.quote(str(script.run))
-    assert scheduler.array_variable is not None
-    return f"{shlex.quote(str(script.run))}/seed-$(( {script.first_seed} + {scheduler.array_variable} - 1 ))"
+    seed = f"$(( {script.first_seed} + {scheduler.array_variable} - 1 ))"
+    run = f"{shlex.quote(str(script.run))}/seed-{seed}"
+    return f'{run} >> {run}/job/"{scheduler.name}-${scheduler.job_variable}.out" 2>&1'
 
 
 def _in_a_line(command: list[str]) -> str:

@@ -135,7 +135,7 @@ def _judge(
     job: JobFolder, order: Order, last: Link | None, status: Status, answers: Answers
 ) -> tuple[str, str, str]:
     """Return state, reason and start of a run."""
-    if not live_jobs(job):
+    if not live_jobs(job) or (job.is_cancelled() and (last is None or last.ended is not None)):
         return _ended(job, last, status)
     if isinstance(answers, UnansweredError):
         return "unknown", f"{answers}; {_last_heard(status)}", ""
@@ -149,7 +149,7 @@ def _judge(
         if answer.state == RUNNING:
             return "starting", "", answer.start
     for answer in waiting:
-        if answer.state == QUEUED and not (job.is_cancelled() or _is_over(last)):
+        if answer.state == QUEUED and not _is_over(last):
             return "queued", answer.reason, answer.start
     return _ended(job, last, status)
 

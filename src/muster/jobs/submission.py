@@ -142,13 +142,12 @@ def carry_out(plan: Plan) -> list[str]:
 def _send_all(plan: Plan, sent: list[str]) -> None:
     """Submit the first job, and with `chain = "ahead"` those that follow it, one after another."""
     runs = plan.members or [plan]
-    together = plan.scheduler.array_variable is not None or not plan.members
-    for group in [runs] if together else [[run] for run in runs]:
+    is_array = plan.scheduler.array_variable is not None and len(plan.members) > 1
+    for group in [runs] if is_array else [[run] for run in runs]:
         before: str | None = None
         for _ in range(plan.order.max_jobs if plan.order.chain == "ahead" else 1):
-            job = send(plan.job if together else group[0].job, plan.scheduler, after=before)
+            job = send(plan.job if is_array else group[0].job, plan.scheduler, after=before)
             sent.append(job)
-            is_array = together and bool(plan.members)
             for task, run in enumerate(group, start=1):
                 job_id = plan.scheduler.task_id(job, task if is_array else None)
                 run.job.add(SUBMITTED, job_id=job_id, **({"after": before} if before else {"anew": True}))
