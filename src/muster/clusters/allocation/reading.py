@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from muster.clusters.allocation import cobalt, flux, lsf, pbs, sge, slurm
+from muster.clusters.allocation.host_lists import short_name
 from muster.clusters.allocation.launchers import find_ranks, lonely_world_doubt
 from muster.clusters.allocation.machine import gpu_mask, is_this_machine, this_machine
 from muster.clusters.allocation.model import Allocation, Grant, Host, Machine, Ranks, Sourced
@@ -72,6 +73,7 @@ def read_allocation(
         scratch=_scratch(environ, grant),
         machine=machine,
         granted=granted,
+        are_handed_on=grant.are_handed_on,
         doubts=(*grant.doubts, *filter(None, [lonely_world_doubt(ranks, number(environ, *TASK_VARIABLES))])),
     )
 
@@ -111,7 +113,7 @@ def _rank_by_host(environ: Environment, grant: Grant, machine: Machine) -> Ranks
 
 def _host_index(grant: Grant, ranks: Ranks | None, machine: Machine) -> Sourced[int] | None:
     names = [host.name for host in grant.hosts.value]
-    for spell in (str, _short):
+    for spell in (str, short_name):
         spelled = [spell(name) for name in names]
         if spell(machine.name) in spelled:
             return Sourced(spelled.index(spell(machine.name)), "this host's name")
@@ -125,20 +127,21 @@ def _host_index(grant: Grant, ranks: Ranks | None, machine: Machine) -> Sourced[
     return None
 
 
-def _short(name: str) -> str:
-    return name if name.replace(".", "").isdigit() else name.partition(".")[0].lower()
-
-
 def _launch_id(environ: Environment, grant: Grant, ranks: Ranks | None) -> Sourced[str] | None:
-    """Return what names this launch; a job alone does not, for it may start several."""
+    """Return what names this launch; a job alone does not, for it may start several.
+
+    A launcher's own unique id is enough: it may not pass the scheduler's variables on to all ranks.
+    """
     if given := text(environ, LAUNCH_ID_VARIABLE):
         return Sourced(_as_file_name(given.value), given.source)
     if ranks is None or ranks.step_id is None:
         return None
+    if ranks.step_id_is_unique:
+        return Sourced(_as_file_name(f"{ranks.launcher.value}-{ranks.step_id.value}"), ranks.step_id.source)
     values, sources = [ranks.step_id.value], [ranks.step_id.source]
     if grant.attempt and grant.attempt.value:
         values, sources = [f"r{grant.attempt.value}", *values], [grant.attempt.source, *sources]
-    if grant.job_id and grant.job_id != ranks.step_id:
+    if grant.job_id:
         values, sources = [grant.job_id.value, *values], [grant.job_id.source, *sources]
     return Sourced(_as_file_name("-".join([grant.scheduler.value, *values])), " and ".join(sources))
 

@@ -15,6 +15,7 @@ from muster.clusters.launching.host_ray import held_ports
 from muster.clusters.launching.local_ranks import LocalLeader, follow
 from muster.clusters.launching.member import Member
 from muster.clusters.launching.options import LaunchOptions
+from muster.clusters.launching.plan import shares_to_hand_on
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import Rank
 from muster.clusters.launching.rendezvous import Rendezvous, await_board, find_others
@@ -99,6 +100,7 @@ def _take_part(rank: Rank) -> int:
         given = rank.options.head_address
         board = rendezvous.board or open_board(rendezvous.secret, given[1] if given else None)
         assert ports is not None
+        board.hand_out(shares_to_hand_on(rank.allocation))
         if rendezvous.folder is not None:
             rendezvous.folder.publish(board.address, rank.host)
         return Head(rank, rendezvous, board, leader, ports).lead()

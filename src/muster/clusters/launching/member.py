@@ -8,12 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from muster.clusters.allocation.host_lists import short_name
 from muster.clusters.launching.board_client import BoardClient, HeadGoneError
 from muster.clusters.launching.board_server import Address
 from muster.clusters.launching.causes import last_lines, why_unreachable
 from muster.clusters.launching.host_ray import HostRay, held_host, held_ports
 from muster.clusters.launching.local_ranks import LocalLeader
-from muster.clusters.launching.plan import num_local_ranks, plan_host
+from muster.clusters.launching.plan import num_local_ranks, plan_host, with_told_share
 from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
 from muster.clusters.launching.rendezvous import Rendezvous, await_board
 from muster.clusters.launching.signals import InterruptedLaunchError
@@ -78,7 +79,7 @@ class Member:
         deadline = time.monotonic() + rank.options.timeout
         while True:
             address = self._rendezvous.address or self._await_address(deadline - time.monotonic())
-            board = BoardClient(address, self._rendezvous.secret, rank.number)
+            board = BoardClient(address, self._rendezvous.secret, rank.number, short_name(rank.allocated_as))
             patience = min(KNOCK_AGAIN_SECONDS, rank.options.timeout) if folder else rank.options.timeout
             try:
                 board.connect(patience, rank.signals.have_come)
@@ -136,7 +137,8 @@ class Member:
             try:
                 self._await_start(board, address)
                 if "done" not in self._state:
-                    plan = plan_host(rank.allocation, self._leader.cards(), rank.options)
+                    allocation = with_told_share(rank.allocation, self._state.get("own"))
+                    plan = plan_host(allocation, self._leader.cards(), rank.options)
                     head = self._state["head"]
                     token = self._state["token"]
                     hosts = [head.rpartition(":")[0]]
