@@ -353,6 +353,23 @@ def test_two_ranks_of_a_launcher_that_tells_no_local_rank_share_one_ray(tmp_path
     assert [stdout.strip() for stdout, _ in outputs] == ["", str(len(os.sched_getaffinity(0)))]
 
 
+def test_a_head_without_ports_ends_all_ranks_at_once(tmp_path: Path) -> None:
+    size = ports_needed(os.cpu_count() or 1)
+    taken = take_ports(os.cpu_count() or 1, (17_000, 16_999 + size))
+    launch = ["launch", "--port-range", f"17000-{16_999 + size}", "--", "true"]
+    started = time.monotonic()
+    ranks = [
+        start_muster(*launch, cwd=tmp_path, MUSTER_RANK=rank, MUSTER_NUM_RANKS="3", MUSTER_LAUNCH_ID="portless")
+        for rank in "012"
+    ]
+    ends = [process.communicate(timeout=60) for process in ranks]
+    taken.release()
+    assert [process.returncode for process in ranks] == [4, 4, 4]
+    assert all(f"no block of {size} free ports" in stderr for _, stderr in ends), ends
+    assert time.monotonic() - started < 30
+    assert not list(tmp_path.glob("runs/launches/*/meeting"))
+
+
 def test_a_second_launch_of_the_same_name_is_refused(tmp_path: Path) -> None:
     rank = {"MUSTER_RANK": "0", "MUSTER_NUM_RANKS": "1", "MUSTER_LAUNCH_ID": "same"}
     script = "touch running; sleep 5; exit 7"

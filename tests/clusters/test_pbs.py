@@ -19,6 +19,7 @@ from muster.clusters.launching.local_ranks import RankCard
 from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.plan import plan_host, shares_to_hand_on, with_told_share
 from muster.clusters.temporary import temporary_folder
+from tests.clusters.fake_pbs import make_job
 from tests.clusters.recordings import put_on_path
 
 MACHINE = Machine("n1", cpus=64, gpus=0, memory=2**38, affinity=frozenset(range(64)))
@@ -35,13 +36,8 @@ OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_MCA_orte_precondition_transports"
 
 def pbs_job(folder: Path, job: dict[str, Any] | None = None, job_id: str = "47.pn0") -> dict[str, str]:
     """Return the environment of a job on n1 and n2, whose server answers qstat as OpenPBS does."""
-    (folder / "nodes").write_text("n1\nn1\nn2\n")
-    (folder / "answer").write_text(json.dumps({"timestamp": 1, "Jobs": {job_id: job or JOB}}))
-    put_on_path(
-        folder, "qstat", f'echo asked >>{folder}/asked\n[ "$1 $2 $3" = "-f -F json" ] && cat {folder}/answer'
-    )
-    path = f"{folder / 'bin'}:/bin:/usr/bin"
-    return {"PBS_JOBID": "47.pn0", "PBS_NODEFILE": str(folder / "nodes"), "NCPUS": "4", "PATH": path}
+    environ = make_job(folder, ["n1", "n1", "n2"], job or JOB, job_id=job_id)
+    return {**environ, "PATH": f"{folder / 'bin'}:/bin:/usr/bin"}
 
 
 def read(environ: dict[str, str], *, may_ask: bool = True) -> Allocation:

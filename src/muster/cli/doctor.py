@@ -60,7 +60,7 @@ def doctor(
         port_range=parse_port_range(port_range),
     )
     allocation = read_allocation()
-    if (code := start_ranks(allocation)) is not None:
+    if (code := start_ranks(allocation, options.records)) is not None:
         raise typer.Exit(code)
     ranks = allocation.ranks
     alone = ranks is None or (ranks.num_ranks is not None and ranks.num_ranks.value == 1)

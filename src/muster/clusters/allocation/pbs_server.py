@@ -52,11 +52,13 @@ def ask_job(environ: Environment, job_id: str) -> PbsJob | None:
 
 def find_program(environ: Environment, name: str) -> str | None:
     """Return the path of one of PBS's programs, which a job's PATH may not have; None if it is not here."""
-    if found := shutil.which(name, path=environ.get("PATH", "")):
-        return found
-    folder = text(environ, "PBS_EXEC")
-    place = folder.value if folder else _configured_place(environ)
-    return shutil.which(f"{place}/bin/{name}") if place else None
+    given, configured = text(environ, "PBS_EXEC"), _configured_place(environ)
+    places = [
+        f"{given.value}/bin" if given else "",
+        environ.get("PATH", ""),
+        f"{configured}/bin" if configured else "",
+    ]
+    return next(filter(None, (shutil.which(name, path=place) for place in places if place)), None)
 
 
 def sum_chunks(exec_vnode: str, exec_host: str) -> dict[str, Counter[str]]:

@@ -18,13 +18,16 @@ from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.plan import shares_to_hand_on
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import Rank
-from muster.clusters.launching.rendezvous import Rendezvous, await_board, find_others
+from muster.clusters.launching.rendezvous import LONGEST_LOOK_SECONDS, Rendezvous, await_board, find_others
 from muster.clusters.launching.signals import InterruptedLaunchError, Signals
+from muster.clusters.waiting import wait_for
 from muster.errors import ClusterError, InputError
 
 LAUNCHED_VARIABLE = "MUSTER_LAUNCH_CPUS"
 """Set for the command of a launch alone."""
 BOARD_SERVICE = 9
+FAILURE_SECONDS = 3 * LONGEST_LOOK_SECONDS
+"""How long a head that has failed leaves the word of it where the other ranks look."""
 
 
 def refuse_where_impossible(environ: Mapping[str, str]) -> None:
@@ -98,12 +101,26 @@ def _take_part(rank: Rank) -> int:
         if not rank.may_be_head():
             return Member(rank, rendezvous, leader).follow()
         given = rank.options.head_address
-        board = rendezvous.board or open_board(rendezvous.secret, given[1] if given else None)
+        try:
+            board = rendezvous.board or open_board(rendezvous.secret, given[1] if given else None)
+        except ClusterError as error:
+            _tell_failure(rank, rendezvous, error)
+            raise
         assert ports is not None
         board.hand_out(shares_to_hand_on(rank.allocation))
         if rendezvous.folder is not None:
             rendezvous.folder.publish(board.address, rank.host)
         return Head(rank, rendezvous, board, leader, ports).lead()
+
+
+def _tell_failure(rank: Rank, rendezvous: Rendezvous, error: ClusterError) -> None:
+    """Tell the other ranks that their head has failed, and stay until they have looked."""
+    folder = rendezvous.folder
+    if folder is not None:
+        folder.publish_failure(f"the head on {rank.host} failed: {error}")
+        if rank.num_ranks > 1:
+            wait_for(lambda: rank.signals.have_come() or None, FAILURE_SECONDS)
+        folder.remove()
 
 
 def _lead_here(rank: Rank, rendezvous: Rendezvous) -> LocalLeader | None:

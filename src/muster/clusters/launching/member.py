@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -64,10 +65,11 @@ class Member:
         return ClusterError.exit_code if code is None else code
 
     def _remove_meeting_without_head(self) -> None:
-        """Remove the meeting folder if no head has ever come that would."""
+        """Remove the meeting folder if no head has ever come that would; one that has failed does."""
         folder = self._rendezvous.folder
-        if folder is not None and folder.board() is None:
-            folder.remove()
+        with suppress(ClusterError):
+            if folder is not None and folder.board() is None:
+                folder.remove()
 
     def _find_head(self) -> BoardClient:
         """Return the head's board.

@@ -13,7 +13,7 @@ from pathlib import Path
 from muster.clusters.allocation.machine import is_this_machine
 from muster.clusters.allocation.model import Allocation
 from muster.clusters.launching.board_client import BoardClient
-from muster.clusters.launching.remote_ranks import REMOTE_SHELLS, run_ranks
+from muster.clusters.launching.remote_ranks import SHELLS, find_shell, run_ranks
 from muster.clusters.launching.rendezvous import MeetingFolder
 from muster.clusters.launching.signals import EXIT_CODES, passed_on
 from muster.errors import ClusterError
@@ -32,7 +32,7 @@ PASS_SECONDS = 3.0
 POLL_SECONDS = 0.1
 
 
-def start_ranks(allocation: Allocation, records: Path | None = None) -> int | None:
+def start_ranks(allocation: Allocation, records: Path) -> int | None:
     """Inside an allocation but outside a step, start this very command on every host; return its exit code.
 
     Signals that come here are passed on to the launch whose folder is in `records`.
@@ -40,20 +40,19 @@ def start_ranks(allocation: Allocation, records: Path | None = None) -> int | No
     Returns None if this process is a rank already, or the only one there is.
     """
     scheduler, hosts = allocation.scheduler.value, allocation.hosts.value
-    if allocation.in_step:
+    if allocation.in_step or (scheduler in SHELLS and len(hosts) == 1 and is_this_machine(hosts[0].name)):
         return None
     launch_id = f"{scheduler}-{secrets.token_hex(4)}"
-    if scheduler in REMOTE_SHELLS:
-        alone = len(hosts) == 1 and is_this_machine(hosts[0].name)
-        return None if alone else run_ranks(allocation, launch_id)
+    meeting = MeetingFolder(records / launch_id / "meeting")
+    if (shell := find_shell(scheduler, os.environ)) is not None:
+        return run_ranks(allocation, launch_id, shell, meeting)
     template = STEP_COMMANDS.get(scheduler)
     if template is None:
         return None
-    meeting = MeetingFolder(records / launch_id / "meeting") if records else None
     return _run_step([part.format(nodes=len(hosts)) for part in template], launch_id, meeting)
 
 
-def _run_step(step: list[str], launch_id: str, meeting: MeetingFolder | None) -> int:
+def _run_step(step: list[str], launch_id: str, meeting: MeetingFolder) -> int:
     environment = {**os.environ, "MUSTER_LAUNCH_ID": launch_id}
     command = [*step, sys.executable, "-m", "muster", *sys.argv[1:]]
     signals: list[int] = []
@@ -78,12 +77,16 @@ def _run_step(step: list[str], launch_id: str, meeting: MeetingFolder | None) ->
     return code if code >= 0 else 128 - code
 
 
-def _tell_head(number: int, meeting: MeetingFolder | None) -> bool:
+def _tell_head(number: int, meeting: MeetingFolder) -> bool:
     """Tell the head of a signal; return whether there is one yet.
 
     The launcher is no good messenger while a command runs: srun answers TERM by killing all ranks at once.
     """
-    if meeting is None or (found := meeting.board()) is None:
+    try:
+        found = meeting.board()
+    except ClusterError:
+        return False
+    if found is None:
         return False
     board = BoardClient(found[0], meeting.open(), OUTSIDER)
     board.put(f"signals-{time.time_ns()}", [number], PASS_SECONDS)
