@@ -44,7 +44,8 @@ def launch(
     port_range: PortRange = None,
     timeout: Annotated[str | None, typer.Option(help="How long to wait for all hosts; default: 5m.")] = None,
     grace: Annotated[
-        str | None, typer.Option(help="How long the command may take to end after a signal; default: 30s.")
+        str | None,
+        typer.Option(help="Time from a signal to the end of all; default: as long as the scheduler waits."),
     ] = None,
     unset: Annotated[list[str] | None, typer.Option(help="Variable to take out, such as LD_PRELOAD.")] = None,
     dashboard: Annotated[
@@ -62,7 +63,7 @@ def launch(
     from muster.clusters.allocation.reading import read_allocation
     from muster.clusters.launching.launch import launch as run_launch
     from muster.clusters.launching.launch import refuse_where_impossible, require_dashboard
-    from muster.clusters.launching.options import DEFAULT_GRACE, DEFAULT_TIMEOUT, LaunchOptions
+    from muster.clusters.launching.options import DEFAULT_TIMEOUT, LaunchOptions
     from muster.clusters.launching.step_commands import start_ranks
     from muster.clusters.named import NamedCluster, find_cluster
 
@@ -72,7 +73,7 @@ def launch(
     site = find_cluster(cluster) if cluster else NamedCluster()
     if site.hosts:
         os.environ.setdefault("MUSTER_HOSTS", ",".join(site.hosts))
-    timeout = timeout or site.timeout
+    timeout, grace = timeout or site.timeout, grace or site.grace
     options = LaunchOptions(
         command=command,
         records=Path(os.environ.get("MUSTER_RUN_DIR") or folder_of_runs(runs_dir)).resolve() / "launches",
@@ -88,7 +89,7 @@ def launch(
         unset=(*(unset or ()), *site.unset),
         setup=site.setup,
         dashboard=dashboard,
-        grace=parse_timeout(grace, "--grace") if grace else DEFAULT_GRACE,
+        grace=parse_timeout(grace, "--grace") if grace else None,
     )
     allocation = read_allocation()
     if (code := start_ranks(allocation, options.records)) is not None:

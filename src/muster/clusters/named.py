@@ -32,6 +32,7 @@ class NamedCluster(BaseModel):
     interface: str | None = Field(None, description="Network to use: an interface or a subnet.")
     port_range: str | None = Field(None, description="Ports to choose from, LOW-HIGH.")
     timeout: str | None = Field(None, description="How long to wait for all hosts, such as 5m.")
+    grace: str | None = Field(None, description="Time between TERM and KILL of a job, such as 10s.")
     unset: tuple[str, ...] = Field((), description="Variables to take out, such as LD_PRELOAD.")
     setup: tuple[str, ...] = Field(
         (), description="Shell lines that come before Ray and the command on each host."

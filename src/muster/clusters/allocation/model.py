@@ -108,6 +108,8 @@ class Allocation:
     """The same on all ranks of one launch and no other's; fit for a file name."""
     end_time: Sourced[float] | None
     """Unix time."""
+    grace: Sourced[float]
+    """Seconds between the TERM that ends a job early and the KILL that follows it."""
     scratch: Sourced[str]
     """A folder on this host's own disk."""
     machine: Machine

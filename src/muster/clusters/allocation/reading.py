@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from muster.clusters.allocation import cobalt, flux, lsf, pbs, sge, slurm
+from muster.clusters.allocation.grace import GRACE_VARIABLE, USUAL, grace_of, grace_of_command
 from muster.clusters.allocation.host_lists import short_name
 from muster.clusters.allocation.launchers import find_ranks, lonely_world_doubt
 from muster.clusters.allocation.machine import gpu_mask, is_this_machine, this_machine
@@ -14,7 +15,8 @@ from muster.clusters.allocation.model import Allocation, Grant, Host, Machine, R
 from muster.clusters.allocation.shares import share_of
 from muster.clusters.allocation.situation import Reader, Situation
 from muster.clusters.allocation.unscheduled import SSH, read_local, read_mpi, read_ssh
-from muster.clusters.allocation.variables import Environment, moment, number, text
+from muster.clusters.allocation.variables import Environment, moment, number, seconds, text
+from muster.errors import AllocationError
 
 END_TIME_VARIABLE = "MUSTER_END_TIME"
 LAUNCH_ID_VARIABLE = "MUSTER_LAUNCH_ID"
@@ -70,6 +72,7 @@ def read_allocation(
         job_id=grant.job_id,
         launch_id=_launch_id(environ, grant, ranks),
         end_time=moment(environ, END_TIME_VARIABLE) or grant.end_time,
+        grace=grace_of(grant.scheduler.value),
         scratch=_scratch(environ, grant),
         machine=machine,
         granted=granted,
@@ -88,6 +91,20 @@ def usable_gpus() -> int:
     """Return how many GPUs of this host this process may really use."""
     host, machine = _this_share()
     return host.gpus.value if host.gpus else machine.gpus
+
+
+def usable_grace() -> float:
+    """Return how many seconds this process may take to end after a signal.
+
+    Raises:
+        AllocationError: if the variable for it holds no number.
+    """
+    if told := seconds(os.environ, GRACE_VARIABLE):
+        return told.value
+    try:
+        return grace_of_command(read_allocation(may_ask=False).grace.value)
+    except AllocationError:
+        return grace_of_command(USUAL.value)
 
 
 def _this_share() -> tuple[Host, Machine]:
