@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,16 @@ def launch(
         str | None,
         typer.Option(help="Time from a signal to the end of all; default: as long as the scheduler waits."),
     ] = None,
+    launcher: Annotated[
+        str | None,
+        typer.Option(help="Command that starts the ranks, such as 'srun --mpi=none -N {nodes}'."),
+    ] = None,
+    container: Annotated[str | None, typer.Option(help="Image to run the ranks in.")] = None,
+    runtime: Annotated[
+        str | None,
+        typer.Option(help="apptainer (default), shifter, podman-hpc, podman or charliecloud, and its own flags."),
+    ] = None,
+    python: Annotated[str | None, typer.Option(help="Interpreter inside the container; default: python3.")] = None,
     unset: Annotated[list[str] | None, typer.Option(help="Variable to take out, such as LD_PRELOAD.")] = None,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Start Ray's dashboard, on loopback (extra ray).")
@@ -61,10 +72,11 @@ def launch(
     Started by srun, mpirun or another launcher, the same command on every rank; or alone.
     """
     from muster.clusters.allocation.reading import read_allocation
+    from muster.clusters.launching.containers import parse_container
     from muster.clusters.launching.launch import launch as run_launch
     from muster.clusters.launching.launch import refuse_where_impossible, require_dashboard
     from muster.clusters.launching.options import DEFAULT_TIMEOUT, LaunchOptions
-    from muster.clusters.launching.step_commands import start_ranks
+    from muster.clusters.launching.step_commands import Step, folders_inside, start_ranks
     from muster.clusters.named import NamedCluster, find_cluster
 
     refuse_where_impossible(os.environ)
@@ -91,7 +103,11 @@ def launch(
         dashboard=dashboard,
         grace=parse_timeout(grace, "--grace") if grace else None,
     )
+    inside = parse_container(container or site.container, runtime or site.runtime, python or site.python)
     allocation = read_allocation()
-    if (code := start_ranks(allocation, options.records)) is not None:
+    step = Step(options.records, launcher or site.launcher, inside)
+    if (code := start_ranks(allocation, step)) is not None:
         raise typer.Exit(code)
+    if inside is not None:
+        inside.enter(sys.argv[1:], folders_inside(allocation, options.records))
     raise typer.Exit(run_launch(allocation, options))

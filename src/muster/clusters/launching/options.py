@@ -10,6 +10,9 @@ DEFAULT_TIMEOUT = 300.0
 TOKEN_VARIABLE = "MUSTER_LAUNCH_TOKEN"
 """The secret by which the ranks of a launch know each other where they share no folder."""
 
+STARTED_VARIABLE = "MUSTER_STEP"
+"""Set in ranks that `muster launch` itself has started by a launcher."""
+
 
 @dataclass(frozen=True)
 class LaunchOptions:
