@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from muster.clusters.allocation.model import Allocation
 from muster.clusters.launching import keeper_process, outer_process
@@ -115,12 +115,19 @@ def _take_part(rank: Rank) -> int:
 
 def _tell_failure(rank: Rank, rendezvous: Rendezvous, error: ClusterError) -> None:
     """Tell the other ranks that their head has failed, and stay until they have looked."""
-    folder = rendezvous.folder
-    if folder is not None:
-        folder.publish_failure(f"the head on {rank.host} failed: {error}")
-        if rank.num_ranks > 1:
-            wait_for(lambda: rank.signals.have_come() or None, FAILURE_SECONDS)
-        folder.remove()
+    if rank.num_ranks == 1:
+        return
+    failure = f"the head on {rank.host} failed: {error}"
+    folder, given = rendezvous.folder, rank.options.head_address
+    with ExitStack() as held, suppress(ClusterError):
+        if folder is not None:
+            folder.publish_failure(failure)
+            held.callback(folder.remove)
+        elif given is not None:
+            board = BoardServer(given[0], given[1], rendezvous.secret)
+            held.callback(board.close)
+            board.announce(done=error.exit_code, failure=failure)
+        wait_for(lambda: rank.signals.have_come() or None, FAILURE_SECONDS)
 
 
 def _lead_here(rank: Rank, rendezvous: Rendezvous) -> LocalLeader | None:

@@ -126,6 +126,8 @@ class Member:
         except HeadGoneError:
             timeline.add("head lost")
             return None
+        if "failure" in self._state:
+            print(f"launch: {self._state['failure']}", file=sys.stderr)
         board.put(f"left-{self._rank.number}", timeline.events)
         self._await_closing(board)
         return code
