@@ -176,6 +176,18 @@ class Slow(Guess):
         return super().step(action)
 
 
+class SlowOnceTold(Guess):
+    """Takes its time for a step as soon as a file is there."""
+
+    def __init__(self, file: str = "slow") -> None:
+        super().__init__()
+        self.file = Path(file).resolve()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.1 if self.file.exists() else 0.0)
+        return super().step(action)
+
+
 class Forgetful(Guess, EzPickle):
     """Pickles its constructor's arguments and none of its state."""
 

@@ -31,8 +31,8 @@ def board() -> Iterator[BoardServer]:
     server.close()
 
 
-def client(board: BoardServer, rank: int = 1, secret: bytes = SECRET) -> BoardClient:
-    made = BoardClient(board.address, secret, rank)
+def client(board: BoardServer, rank: int = 1, secret: bytes = SECRET, host: str = "") -> BoardClient:
+    made = BoardClient(board.address, secret, rank, host)
     made.connect(5, lambda: False)
     return made
 
@@ -54,6 +54,12 @@ def test_the_head_reads_what_hosts_write_and_they_follow_its_state(board: BoardS
     assert not board.is_connected(2)
     one.close()
     wait_until(lambda: not board.is_connected(1), "the closed connection to be noticed")
+
+
+def test_a_host_reads_only_what_is_handed_out_to_it(board: BoardServer) -> None:
+    board.hand_out({"a": {"cpus": 4}, "b": {"cpus": 2}})
+    assert client(board, 1, host="b").state(0.1) == {"version": 0, "own": {"cpus": 2}}
+    assert client(board, 2, host="c").state(0.1) == {"version": 0}
 
 
 def test_without_the_secret_nobody_gets_in(board: BoardServer) -> None:

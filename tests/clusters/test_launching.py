@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from muster.clusters.allocation.grace import grace_of_command
 from muster.clusters.allocation.model import Allocation, Host, Machine, Sourced
 from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.launching.addresses import interface_addresses, own_address
@@ -31,6 +32,7 @@ from muster.clusters.launching.ports import ports_needed, take_ports
 from muster.clusters.launching.ray_node import Share, ray_environment, start_command
 from muster.clusters.launching.rendezvous import MeetingFolder
 from muster.errors import ClusterError
+from muster.runs.metrics import read_metrics
 from tests.commands import MUSTER, environment, muster, start_muster, wait_until
 
 OPTIONS = LaunchOptions(command=["true"], records=Path("records"))
@@ -353,6 +355,23 @@ def test_two_ranks_of_a_launcher_that_tells_no_local_rank_share_one_ray(tmp_path
     assert [stdout.strip() for stdout, _ in outputs] == ["", str(len(os.sched_getaffinity(0)))]
 
 
+def test_a_head_without_ports_ends_all_ranks_at_once(tmp_path: Path) -> None:
+    size = ports_needed(os.cpu_count() or 1)
+    taken = take_ports(os.cpu_count() or 1, (17_000, 16_999 + size))
+    launch = ["launch", "--port-range", f"17000-{16_999 + size}", "--", "true"]
+    started = time.monotonic()
+    ranks = [
+        start_muster(*launch, cwd=tmp_path, MUSTER_RANK=rank, MUSTER_NUM_RANKS="3", MUSTER_LAUNCH_ID="portless")
+        for rank in "012"
+    ]
+    ends = [process.communicate(timeout=60) for process in ranks]
+    taken.release()
+    assert [process.returncode for process in ranks] == [4, 4, 4]
+    assert all(f"no block of {size} free ports" in stderr for _, stderr in ends), ends
+    assert time.monotonic() - started < 30
+    assert not list(tmp_path.glob("runs/launches/*/meeting"))
+
+
 def test_a_second_launch_of_the_same_name_is_refused(tmp_path: Path) -> None:
     rank = {"MUSTER_RANK": "0", "MUSTER_NUM_RANKS": "1", "MUSTER_LAUNCH_ID": "same"}
     script = "touch running; sleep 5; exit 7"
@@ -393,3 +412,54 @@ def test_hosts_may_be_named_with_a_user() -> None:
         ("node2", "ann@node2"),
         ("node3", "node3"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "grace"),
+    [
+        ({"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "b"}, 30),
+        ({"PBS_JOBID": "1"}, 10),
+        ({"FLUX_JOB_ID": "1"}, 5),
+        ({"LSB_JOBID": "1"}, 10),
+        ({}, 30),
+    ],
+)
+def test_the_grace_period_is_the_scheduler_s(variables: dict[str, str], grace: float) -> None:
+    assert read_allocation(variables, Machine("b", 8, 0), may_ask=False).grace.value == grace
+
+
+def test_a_command_has_most_of_the_grace_period() -> None:
+    assert [grace_of_command(grace) for grace in (5.0, 10.0, 30.0)] == [3.0, 7.0, 27.0]
+
+
+FLUX = {"FLUX_JOB_ID": "f1", "FLUX_JOB_SIZE": "1", "FLUX_JOB_NNODES": "1", "FLUX_TASK_RANK": "0"}
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGALRM, 75), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)]
+)
+def test_a_run_is_saved_in_the_five_seconds_that_flux_gives(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    train = [str(MUSTER), "train", "tests.toys:SlowOnceTold", "--workers", "0", "--name", "run", "--quiet"]
+    settings = ["--stop-steps", "1e9", "--set", f"env.config.file={tmp_path / 'slow'}"]
+    process = start_muster("launch", "--", *train, *settings, cwd=tmp_path, new_session=True, **FLUX)
+    run = tmp_path / "runs" / "run"
+    wait_until(lambda: (run / "metrics.csv").exists() and len(read_metrics(run / "metrics.csv")) > 1, "two rows")
+    (tmp_path / "slow").touch()
+    time.sleep(0.5)
+    below = psutil.Process(process.pid).children(recursive=True)
+    sent = time.monotonic()
+    os.killpg(process.pid, number)
+    _, stderr = process.communicate(timeout=20)
+    assert (process.returncode, time.monotonic() - sent < 4) == (code, True), stderr
+    saved = int((run / "checkpoints" / "latest").resolve().name)
+    assert saved == len(read_metrics(run / "metrics.csv"))
+    assert not [each for each in below if each.is_running()]
+
+
+def test_an_alarm_ends_a_launch_that_waits_as_the_wall_time_does(tmp_path: Path) -> None:
+    process = start_muster("launch", "--head", "nowhere", "--", "true", cwd=tmp_path)
+    wait_until(lambda: bool(list(tmp_path.glob("runs/launches/*/meeting/secret"))), "the rank to wait")
+    process.send_signal(signal.SIGALRM)
+    assert process.wait(timeout=10) == 75

@@ -275,3 +275,18 @@ def test_scale_measures_hosts_of_a_launch(lab: Lab, sshd: Sshd, shared: Path) ->
     assert (one["hosts"], three["hosts"]) == (1, 3)
     assert three["workers"] == 3 * one["workers"]
     assert [len(list((shared / f"hosts{number}").iterdir())) for number in (1, 3)] == [1, 3]
+
+
+@pytest.mark.long
+def test_a_head_without_ports_ends_ranks_that_meet_at_an_address(lab: Lab, shared: Path) -> None:
+    env = {"MUSTER_HOSTS": "node1,node2", "MUSTER_LAUNCH_ID": "portless", "MUSTER_LAUNCH_TOKEN": "a-secret"}
+    flags = ["--runs-dir", APART, "--head-address", "node1:20100"]
+    head = [MUSTER, "launch", *flags, "--port-range", "20000-20150", "--", "true"]
+    log = shared / "log"
+    other = lab.nodes[1].popen([MUSTER, "launch", *flags, "--", "true"], env=env, stderr=log.open("w"))
+    time.sleep(3)
+    done = lab.nodes[0].run(head, env=env, check=False, limit_s=30)
+    assert done.returncode == 4
+    assert other.wait(timeout=10) == 4
+    assert "the head on node1 failed: " in log.read_text()
+    assert_nothing_is_left(lab.nodes)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,14 +19,6 @@ from tests.commands import MUSTER, environment, last_json, muster, start_muster,
 
 ENDLESS = ["train", "CartPole-v1", "--name", "run", "--quiet", "--json", "--stop-steps", "1e9"]
 LONG = pytest.mark.long
-SHORT_GRACE = (
-    "import sys\n"
-    "from muster.training import interruption\n"
-    "interruption.GRACE_SECONDS, interruption.SAFETY_SECONDS = 4.0, 2.0\n"
-    "from muster.cli.start import run\n"
-    "sys.argv[0] = 'muster'\n"
-    "run()\n"
-)
 
 
 @pytest.fixture
@@ -152,15 +143,9 @@ def test_a_simulator_that_hangs_does_not_hold_up_the_end(
     where: str, workers: int, tmp_path: Path, scratch: Path
 ) -> None:
     stuck = ["train", "tests.toys:Stuck", *ENDLESS[2:], "--workers", str(workers)]
-    command = [sys.executable, "-c", SHORT_GRACE, *stuck, "--set", f"env.config.where={where}"]
-    process = subprocess.Popen(
-        [*command, "--set", "checkpoint.simulators=false"],
-        cwd=tmp_path,
-        env=environment(TMPDIR=str(scratch)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+    settings = ["--set", f"env.config.where={where}", "--set", "checkpoint.simulators=false"]
+    process = start_muster(
+        *stuck, *settings, cwd=tmp_path, new_session=True, TMPDIR=str(scratch), MUSTER_GRACE="4"
     )
     _wait_for_rows(tmp_path)
     time.sleep(1)
@@ -172,6 +157,26 @@ def test_a_simulator_that_hangs_does_not_hold_up_the_end(
     latest = (tmp_path / "runs" / "run" / "checkpoints" / "latest").resolve()
     assert (status["state"], status["exit_code"]) == ("stopped", 143)
     assert int(latest.name) == status["iteration"] == len(read_metrics(tmp_path / "runs" / "run" / "metrics.csv"))
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=LONG)])
+def test_a_long_iteration_is_abandoned_in_a_short_grace_period(
+    workers: int, tmp_path: Path, scratch: Path
+) -> None:
+    slow = ["train", "tests.toys:SlowOnceTold", *ENDLESS[2:], "--workers", str(workers)]
+    told = ["--set", f"env.config.file={tmp_path / 'slow'}"]
+    flux = {"FLUX_JOB_ID": "f1", "FLUX_JOB_NNODES": "1"}
+    process = start_muster(*slow, *told, cwd=tmp_path, new_session=True, TMPDIR=str(scratch), **flux)
+    _wait_for_rows(tmp_path)
+    (tmp_path / "slow").touch()
+    time.sleep(1)
+    sent = time.monotonic()
+    os.killpg(process.pid, signal.SIGTERM)
+    _, stderr = process.communicate(timeout=30)
+    assert (process.returncode, time.monotonic() - sent < 4) == (143, True), stderr
+    status = json.loads((tmp_path / "runs" / "run" / "status.json").read_text())
+    assert status["state"] == "stopped"
+    assert int((tmp_path / "runs" / "run" / "checkpoints" / "latest").resolve().name) == status["iteration"] > 0
 
 
 def test_the_wall_time_is_kept_when_a_simulator_hangs(tmp_path: Path, scratch: Path) -> None:

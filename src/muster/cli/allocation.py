@@ -64,6 +64,7 @@ def _rows(found: Allocation) -> Iterator[tuple[str, str, str]]:
     yield _row("launch id", found.launch_id)
     end = found.end_time
     yield _row("end", Sourced(datetime.fromtimestamp(end.value).strftime("%F %T"), end.source) if end else None)
+    yield _row("grace", Sourced(f"{found.grace.value:g} s", found.grace.source))
     yield _row("scratch", found.scratch)
     yield _row("this host", found.host_index) if found.host_index else ("this host", "not part of it", "")
 

@@ -44,7 +44,7 @@ def doctor(
     from muster.clusters.doctor.examination import Examination
     from muster.clusters.doctor.options import DoctorOptions
     from muster.clusters.launching.rendezvous import identify
-    from muster.clusters.launching.step_commands import start_ranks
+    from muster.clusters.launching.step_commands import Step, start_ranks
 
     if "MUSTER_LAUNCH_CPUS" in os.environ:
         raise InputError(
@@ -60,7 +60,7 @@ def doctor(
         port_range=parse_port_range(port_range),
     )
     allocation = read_allocation()
-    if (code := start_ranks(allocation)) is not None:
+    if (code := start_ranks(allocation, Step(options.records))) is not None:
         raise typer.Exit(code)
     ranks = allocation.ranks
     alone = ranks is None or (ranks.num_ranks is not None and ranks.num_ranks.value == 1)

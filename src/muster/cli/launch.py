@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +46,19 @@ def launch(
     port_range: PortRange = None,
     timeout: Annotated[str | None, typer.Option(help="How long to wait for all hosts; default: 5m.")] = None,
     grace: Annotated[
-        str | None, typer.Option(help="How long the command may take to end after a signal; default: 30s.")
+        str | None,
+        typer.Option(help="Time from a signal to the end of all; default: as long as the scheduler waits."),
     ] = None,
+    launcher: Annotated[
+        str | None,
+        typer.Option(help="Command that starts the ranks, such as 'srun --mpi=none -N {nodes}'."),
+    ] = None,
+    container: Annotated[str | None, typer.Option(help="Image to run the ranks in.")] = None,
+    runtime: Annotated[
+        str | None,
+        typer.Option(help="apptainer (default), shifter, podman-hpc, podman or charliecloud, and its own flags."),
+    ] = None,
+    python: Annotated[str | None, typer.Option(help="Interpreter inside the container; default: python3.")] = None,
     unset: Annotated[list[str] | None, typer.Option(help="Variable to take out, such as LD_PRELOAD.")] = None,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Start Ray's dashboard, on loopback (extra ray).")
@@ -60,11 +73,13 @@ def launch(
 
     Started by srun, mpirun or another launcher, the same command on every rank; or alone.
     """
+    from muster.clusters.allocation.model import Sourced
     from muster.clusters.allocation.reading import read_allocation
+    from muster.clusters.launching.containers import parse_container
     from muster.clusters.launching.launch import launch as run_launch
     from muster.clusters.launching.launch import refuse_where_impossible, require_dashboard
-    from muster.clusters.launching.options import DEFAULT_GRACE, DEFAULT_TIMEOUT, LaunchOptions
-    from muster.clusters.launching.step_commands import start_ranks
+    from muster.clusters.launching.options import DEFAULT_TIMEOUT, LaunchOptions
+    from muster.clusters.launching.step_commands import Step, folders_inside, start_ranks
     from muster.clusters.named import NamedCluster, find_cluster
 
     refuse_where_impossible(os.environ)
@@ -73,7 +88,7 @@ def launch(
     site = find_cluster(cluster).cluster if cluster else NamedCluster()
     if site.hosts:
         os.environ.setdefault("MUSTER_HOSTS", ",".join(site.hosts))
-    timeout = timeout or site.timeout
+    timeout, grace = timeout or site.timeout, grace or site.grace
     options = LaunchOptions(
         command=command,
         records=Path(os.environ.get("MUSTER_RUN_DIR") or folder_of_runs(runs_dir)).resolve() / "launches",
@@ -89,9 +104,16 @@ def launch(
         unset=(*(unset or ()), *site.unset),
         setup=site.setup,
         dashboard=dashboard,
-        grace=parse_timeout(grace, "--grace") if grace else DEFAULT_GRACE,
+        grace=parse_timeout(grace, "--grace") if grace else None,
     )
+    inside = parse_container(container or site.container, runtime or site.runtime, python or site.python)
     allocation = read_allocation()
-    if (code := start_ranks(allocation, options.records)) is not None:
+    if site.scratch:
+        place = Sourced(os.path.expandvars(site.scratch), "[clusters.NAME] scratch")
+        allocation = replace(allocation, scratch=place)
+    step = Step(options.records, launcher or site.launcher, inside)
+    if (code := start_ranks(allocation, step)) is not None:
         raise typer.Exit(code)
+    if inside is not None:
+        inside.enter(sys.argv[1:], folders_inside(allocation, options.records))
     raise typer.Exit(run_launch(allocation, options))

@@ -27,7 +27,7 @@ from muster.cli.scale import scale
 from muster.cli.schema import schema
 from muster.cli.screen import show_error
 from muster.cli.show import show
-from muster.cli.start import give_signals_back
+from muster.cli.start import ALARM, give_signals_back
 from muster.cli.status import status
 from muster.cli.streams import steady_streams
 from muster.cli.submit import CommandAfterDashes, submit
@@ -88,7 +88,8 @@ def main(
     """Train a reinforcement-learning agent in your own simulator: on a laptop, or with the same file elsewhere."""
     if context.invoked_subcommand in ("train", "sweep"):
         steady_streams()
-    else:
+        give_signals_back(ALARM)
+    elif context.invoked_subcommand not in ("launch", "link"):
         give_signals_back()
 
 

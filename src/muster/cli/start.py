@@ -6,10 +6,19 @@ import atexit
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: 75}
+EXIT_CODES = {
+    signal.SIGINT: 130,
+    signal.SIGTERM: 143,
+    signal.SIGHUP: 143,
+    signal.SIGUSR2: 75,
+    signal.SIGALRM: 75,
+}
+ALARM = (signal.SIGALRM,)
+"""Says a launch under Flux that the wall time is over; may be a simulator's own where it trains."""
 _PREVIOUS: dict[signal.Signals, Any] = {}
 
 
@@ -29,11 +38,11 @@ def run() -> None:
         raise
 
 
-def give_signals_back() -> None:
-    """Let signals have their usual effect, for a command that does not train."""
-    for number, handler in _PREVIOUS.items():
-        signal.signal(number, handler)
-    _PREVIOUS.clear()
+def give_signals_back(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> None:
+    """Let signals have their usual effect, for a command that does not care for them."""
+    for number in numbers:
+        if number in _PREVIOUS:
+            signal.signal(number, _PREVIOUS.pop(number))
 
 
 def _end_if_stuck(code: str | int | None) -> None:

@@ -109,6 +109,11 @@ class NamedCluster(BaseModel):
     port_range: str | None = Field(None, description="Ports to choose from, LOW-HIGH.")
     timeout: str | None = Field(None, description="How long to wait for all hosts, such as 5m.")
     scratch: Word | None = Field(None, description="Folder on each host's own disk; default: TMPDIR.")
+    grace: str | None = Field(None, description="Time between TERM and KILL of a job, such as 10s.")
+    launcher: str | None = Field(None, description="Command that starts the ranks; {nodes} is replaced.")
+    container: str | None = Field(None, description="Image to run the ranks in.")
+    runtime: str | None = Field(None, description="Container runtime, and flags of its own.")
+    python: str | None = Field(None, description="Python interpreter inside the container.")
     unset: tuple[str, ...] = Field((), description="Variables to take out, such as LD_PRELOAD.")
     setup: tuple[str, ...] = Field(
         (), description="Shell lines that come before Ray and the command on each host."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import shutil
 import stat
@@ -31,7 +32,7 @@ def temporary_folder(parent: str | Path | None = None) -> Iterator[Path]:
         ClusterError: if it cannot be made.
     """
     place = Path(parent or tempfile.gettempdir())
-    if len(os.fsencode(place)) > _LONGEST_PARENT or not _keeps_apart(place):
+    if not _is_fit_for_ray(place) or not _keeps_apart(place):
         place = Path("/tmp")
     _remove_abandoned(place)
     try:
@@ -55,6 +56,14 @@ def _owned(folder: Path) -> Iterator[None]:
     with owner:
         fcntl.flock(owner, fcntl.LOCK_EX)
         yield
+
+
+def _is_fit_for_ray(place: Path) -> bool:
+    """Whether Ray's sockets have room there, and the path means itself in the patterns by which Ray finds files.
+
+    The folder of an array job has `[1]` in its name.
+    """
+    return len(os.fsencode(place)) <= _LONGEST_PARENT and glob.escape(str(place)) == str(place)
 
 
 def _keeps_apart(place: Path) -> bool:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import tomli_w
 
-from muster.clusters.named import FoundCluster
+from muster.clusters.launching.containers import DEFAULT_PYTHON
+from muster.clusters.named import FoundCluster, NamedCluster
 from muster.errors import InputError, JobError
 from muster.experiment import LoadedExperiment
 from muster.experiment.quantities import LARGEST_SEED
@@ -207,7 +208,8 @@ def _plan_run(
     given = job.folder / GIVEN
     command = "sweep" if kind == "sweep" else "train"
     place = ["--name", job.path.name, "--runs-dir", str(job.path.parent), "--resume"]
-    order = _order(kind, _launched(job, [*PYTHON, command, str(given), *place]), options, project)
+    inside = _python_inside(options.cluster.cluster)
+    order = _order(kind, _launched(job, [*inside, command, str(given), *place]), options, project)
     paths = search_path(loaded.experiment.env.paths, project, code or job.code) if project else []
     plan = _plan(job, order, paths, project, loaded, options)
     return replace(plan, files={**plan.files, GIVEN: tomli_w.dumps(loaded.given())})
@@ -261,6 +263,11 @@ def _order(kind: str, command: list[str], options: SubmitOptions, project: Proje
         wall_time=cluster.wall_time or None,
         commit=project.commit if project else None,
     )
+
+
+def _python_inside(cluster: NamedCluster) -> list[str]:
+    """Return how muster is called where the command runs: in the container, if there is one."""
+    return [cluster.python or DEFAULT_PYTHON, *PYTHON[1:]] if cluster.container else PYTHON
 
 
 def _launched(job: JobFolder, command: Sequence[str]) -> list[str]:

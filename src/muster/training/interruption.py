@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
+from muster.clusters.allocation.reading import usable_grace
 from muster.clusters.local import ray_is_lost
 from muster.errors import InputError, RayLostError
 
 END_TIME_VARIABLE = "MUSTER_END_TIME"
 RESUMABLE = 75
-GRACE_SECONDS = 20.0
 SAFETY_SECONDS = 5.0
+"""What is kept of the wall time, and of a long grace period, for the unforeseen."""
+SAFETY_SHARE = 0.4
+"""What is kept of a short grace period."""
 REPEATED_SIGNAL_SECONDS = 1.0
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: RESUMABLE}
@@ -52,6 +55,8 @@ class InterruptionWatch:
 
     def __init__(self) -> None:
         self.end_time = _end_time()
+        self.grace = usable_grace()
+        self._safety = min(SAFETY_SECONDS, SAFETY_SHARE * self.grace)
         self._asked: Interruption | None = None
         self._asked_time = 0.0
         self._asked_by: int | None = None
@@ -157,10 +162,10 @@ class InterruptionWatch:
                 "Ray ended while it was in use: one of its processes was killed, or the host is out of memory\n"
                 "    the last finished iteration is saved; --resume continues from there"
             )
-        kept = SAFETY_SECONDS + self._save_seconds
-        if self._asked is not None and time.monotonic() - self._asked_time > GRACE_SECONDS - kept:
+        latest = self._asked_time + self.grace - self._safety - self._save_seconds
+        if self._asked is not None and time.monotonic() > latest:
             return True
-        return self.end_time is not None and time.time() + kept > self.end_time
+        return self.end_time is not None and time.time() + SAFETY_SECONDS + self._save_seconds > self.end_time
 
     def interrupt(self, interruption: Interruption) -> None:
         """Ask the run to save and end; only the first reason counts."""
@@ -175,7 +180,7 @@ class InterruptionWatch:
             os._exit(code)
         self._asked_by = number
         self.interrupt(Interruption(f"interrupted by {signal.Signals(number).name}", code))
-        self._timer = self._end_later(GRACE_SECONDS - SAFETY_SECONDS / 2, code)
+        self._timer = self._end_later(self.grace - self._safety / 4, code)
         if self._has_nothing_to_save and self._asked is not None:
             raise Interrupted(self._asked)
 

@@ -77,6 +77,11 @@ def sum_slots(path: Path, source: str) -> dict[str, int]:
     return counts
 
 
+def short_name(name: str) -> str:
+    """Return a host's name without its domain, for schedulers and hosts spell it differently."""
+    return name if name.replace(".", "").isdigit() else name.partition(".")[0].lower()
+
+
 def pair_counts(written: str, source: str) -> dict[str, int]:
     """Read `h1 4 h2 4`: each host with its number.
 

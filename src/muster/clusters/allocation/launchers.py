@@ -25,6 +25,8 @@ class Launcher:
     num_local_ranks: tuple[str, ...] = ()
     host_index: tuple[str, ...] = ()
     step_id: tuple[str, ...] = ()
+    step_id_is_unique: bool = False
+    """Whether no other launch has this id, whatever the job; else it counts launches inside a job."""
 
 
 LAUNCHERS = (
@@ -44,6 +46,7 @@ LAUNCHERS = (
         local_rank=("OMPI_COMM_WORLD_LOCAL_RANK",),
         num_local_ranks=("OMPI_COMM_WORLD_LOCAL_SIZE",),
         step_id=("OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE"),
+        step_id_is_unique=True,
     ),
     Launcher(
         "mvapich",
@@ -60,6 +63,7 @@ LAUNCHERS = (
         local_rank=("MPI_LOCALRANKID",),
         num_local_ranks=("MPI_LOCALNRANKS",),
         step_id=("I_MPI_HYDRA_UUID",),
+        step_id_is_unique=True,
     ),
     Launcher(
         "mpich",
@@ -75,6 +79,7 @@ LAUNCHERS = (
         num_ranks=("FLUX_JOB_SIZE",),
         local_rank=("FLUX_TASK_LOCAL_ID",),
         step_id=("FLUX_JOB_ID",),
+        step_id_is_unique=True,
     ),
     Launcher(
         SRUN,
@@ -92,6 +97,7 @@ LAUNCHERS = (
         num_local_ranks=("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
         host_index=("PALS_NODEID",),
         step_id=("PALS_APID",),
+        step_id_is_unique=True,
     ),
     Launcher("aprun", "ALPS_APP_PE", num_ranks=("PMI_SIZE",), step_id=("ALPS_APP_ID",)),
     Launcher(
@@ -102,7 +108,7 @@ LAUNCHERS = (
         num_local_ranks=("PMI_LOCAL_SIZE",),
         step_id=("PMI_JOBID",),
     ),
-    Launcher("pmix", "PMIX_RANK", step_id=("PMIX_NAMESPACE",)),
+    Launcher("pmix", "PMIX_RANK", step_id=("PMIX_NAMESPACE",), step_id_is_unique=True),
 )
 """The innermost first. An mpirun inside a Slurm job starts its remote daemons by srun, so that its ranks have a
 Slurm step's variables too; srun and Flux in turn set PMI's and PALS's variables beside their own."""
@@ -126,6 +132,7 @@ def find_ranks(environ: Environment) -> Ranks | None:
         number(environ, *launcher.num_local_ranks),
         number(environ, *launcher.host_index),
         text(environ, *launcher.step_id),
+        launcher.step_id_is_unique,
     )
 
 

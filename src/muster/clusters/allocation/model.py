@@ -50,6 +50,8 @@ class Ranks:
     """Place of this host among the step's hosts, as the launcher counts them."""
     step_id: Sourced[str] | None = None
     """What the launcher calls this launch; the same on all its ranks."""
+    step_id_is_unique: bool = False
+    """Whether no other launch has this id, whatever the job."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Grant:
     knows_all_hosts: bool = True
     this_host: Sourced[str] | None = None
     """The scheduler's own name of this host, where it tells it."""
+    are_handed_on: bool = False
+    """Whether only this process could learn the shares, so that a head tells the other hosts theirs."""
     ranks_per_host: Sourced[tuple[int, ...]] | None = None
     job_id: Sourced[str] | None = None
     attempt: Sourced[int] | None = None
@@ -104,11 +108,15 @@ class Allocation:
     """The same on all ranks of one launch and no other's; fit for a file name."""
     end_time: Sourced[float] | None
     """Unix time."""
+    grace: Sourced[float]
+    """Seconds between the TERM that ends a job early and the KILL that follows it."""
     scratch: Sourced[str]
     """A folder on this host's own disk."""
     machine: Machine
     granted: Host | None
     """The scheduler's word alone on this host."""
+    are_handed_on: bool = False
+    """Whether only this process could learn the shares of the other hosts."""
     doubts: tuple[str, ...] = ()
     """What does not fit together, for a person to read."""
 

@@ -7,13 +7,16 @@ import re
 from pathlib import Path
 
 from muster.clusters.allocation import cobalt, flux, lsf, pbs, sge, slurm
+from muster.clusters.allocation.grace import GRACE_VARIABLE, USUAL, grace_of, grace_of_command
+from muster.clusters.allocation.host_lists import short_name
 from muster.clusters.allocation.launchers import find_ranks, lonely_world_doubt
 from muster.clusters.allocation.machine import gpu_mask, is_this_machine, this_machine
 from muster.clusters.allocation.model import Allocation, Grant, Host, Machine, Ranks, Sourced
 from muster.clusters.allocation.shares import share_of
 from muster.clusters.allocation.situation import Reader, Situation
 from muster.clusters.allocation.unscheduled import SSH, read_local, read_mpi, read_ssh
-from muster.clusters.allocation.variables import Environment, moment, number, text
+from muster.clusters.allocation.variables import Environment, moment, number, seconds, text
+from muster.errors import AllocationError
 
 END_TIME_VARIABLE = "MUSTER_END_TIME"
 LAUNCH_ID_VARIABLE = "MUSTER_LAUNCH_ID"
@@ -69,9 +72,11 @@ def read_allocation(
         job_id=grant.job_id,
         launch_id=_launch_id(environ, grant, ranks),
         end_time=moment(environ, END_TIME_VARIABLE) or grant.end_time,
+        grace=grace_of(grant.scheduler.value),
         scratch=_scratch(environ, grant),
         machine=machine,
         granted=granted,
+        are_handed_on=grant.are_handed_on,
         doubts=(*grant.doubts, *filter(None, [lonely_world_doubt(ranks, number(environ, *TASK_VARIABLES))])),
     )
 
@@ -86,6 +91,20 @@ def usable_gpus() -> int:
     """Return how many GPUs of this host this process may really use."""
     host, machine = _this_share()
     return host.gpus.value if host.gpus else machine.gpus
+
+
+def usable_grace() -> float:
+    """Return how many seconds this process may take to end after a signal.
+
+    Raises:
+        AllocationError: if the variable for it holds no number.
+    """
+    if told := seconds(os.environ, GRACE_VARIABLE):
+        return told.value
+    try:
+        return grace_of_command(read_allocation(may_ask=False).grace.value)
+    except AllocationError:
+        return grace_of_command(USUAL.value)
 
 
 def _this_share() -> tuple[Host, Machine]:
@@ -111,7 +130,7 @@ def _rank_by_host(environ: Environment, grant: Grant, machine: Machine) -> Ranks
 
 def _host_index(grant: Grant, ranks: Ranks | None, machine: Machine) -> Sourced[int] | None:
     names = [host.name for host in grant.hosts.value]
-    for spell in (str, _short):
+    for spell in (str, short_name):
         spelled = [spell(name) for name in names]
         if spell(machine.name) in spelled:
             return Sourced(spelled.index(spell(machine.name)), "this host's name")
@@ -125,20 +144,21 @@ def _host_index(grant: Grant, ranks: Ranks | None, machine: Machine) -> Sourced[
     return None
 
 
-def _short(name: str) -> str:
-    return name if name.replace(".", "").isdigit() else name.partition(".")[0].lower()
-
-
 def _launch_id(environ: Environment, grant: Grant, ranks: Ranks | None) -> Sourced[str] | None:
-    """Return what names this launch; a job alone does not, for it may start several."""
+    """Return what names this launch; a job alone does not, for it may start several.
+
+    A launcher's own unique id is enough: it may not pass the scheduler's variables on to all ranks.
+    """
     if given := text(environ, LAUNCH_ID_VARIABLE):
         return Sourced(_as_file_name(given.value), given.source)
     if ranks is None or ranks.step_id is None:
         return None
+    if ranks.step_id_is_unique:
+        return Sourced(_as_file_name(f"{ranks.launcher.value}-{ranks.step_id.value}"), ranks.step_id.source)
     values, sources = [ranks.step_id.value], [ranks.step_id.source]
     if grant.attempt and grant.attempt.value:
         values, sources = [f"r{grant.attempt.value}", *values], [grant.attempt.source, *sources]
-    if grant.job_id and grant.job_id != ranks.step_id:
+    if grant.job_id:
         values, sources = [grant.job_id.value, *values], [grant.job_id.source, *sources]
     return Sourced(_as_file_name("-".join([grant.scheduler.value, *values])), " and ".join(sources))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from muster.clusters.allocation.model import Host, Machine, Sourced
 
@@ -54,3 +55,21 @@ def share_of(granted: Host, machine: Machine, gpu_mask: Sourced[tuple[str, ...]]
         least([granted.memory, machine.cgroup_memory, memory]),
         granted.user,
     )
+
+
+def narrowed(own: Host | None, told: Host | None) -> Host | None:
+    """Return a host with the least of what this process and another one know of its share."""
+    if own is None or told is None:
+        return own or told
+    return replace(
+        own,
+        cpus=least([own.cpus, told.cpus]),
+        gpus=least([own.gpus, told.gpus]),
+        memory=least([own.memory, told.memory]),
+    )
+
+
+def from_table(table: Mapping[str, Any]) -> Host:
+    """Return a host from the table that `dataclasses.asdict` made of it."""
+    shares = {key: Sourced(**table[key]) if table[key] else None for key in ("cpus", "gpus", "memory")}
+    return Host(table["name"], user=table["user"], **shares)

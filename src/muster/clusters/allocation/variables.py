@@ -45,3 +45,21 @@ def moment(environ: Environment, *names: str) -> Sourced[float] | None:
         return Sourced(float(found.value), found.source)
     except ValueError:
         raise AllocationError(f"{found.source}={found.value}: expected unix time, such as 1767225600") from None
+
+
+def seconds(environ: Environment, *names: str) -> Sourced[float] | None:
+    """Return the first of these variables that holds anything, as a positive number of seconds.
+
+    Raises:
+        AllocationError: if it holds something else.
+    """
+    found = text(environ, *names)
+    if found is None:
+        return None
+    try:
+        value = float(found.value)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise AllocationError(f"{found.source}={found.value}: expected a number of seconds above 0")
+    return Sourced(value, found.source)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.clusters.allocation.host_lists import short_name
 from muster.clusters.doctor.findings import Finding, problem, warning, well
-from muster.clusters.doctor.ranks import Card, short
+from muster.clusters.doctor.ranks import Card
 
 PRESENCE, SHARED, VERSIONS, CLOCK = "presence", "shared folder", "versions", "clock"
 NAMES, REACHABILITY = "names", "reachability"
@@ -71,8 +72,8 @@ def check_presence(
 ) -> dict[str, Finding]:
     """Name the hosts that never came, or the ranks where the launcher names no hosts."""
     cards = list(cards)
-    came = {short(card.host) for card in cards}
-    missing = [host for host in hosts if short(host) not in came]
+    came = {short_name(card.host) for card in cards}
+    missing = [host for host in hosts if short_name(host) not in came]
     if not missing:
         ranks = sorted(set(range(num_ranks)) - {card.rank for card in cards})
         missing = [f"rank {rank}" for rank in ranks]

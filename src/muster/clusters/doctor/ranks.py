@@ -42,8 +42,3 @@ def speakers(cards: Iterable[Card]) -> dict[str, Card]:
         if card.examines:
             found.setdefault(card.host, card)
     return found
-
-
-def short(name: str) -> str:
-    """Return a host's name without its domain, for schedulers and hosts spell it differently."""
-    return name if name.replace(".", "").isdigit() else name.partition(".")[0].lower()

@@ -29,9 +29,10 @@ class HeadGoneError(Exception):
 class BoardClient:
     """One connection to the board, made again when it breaks; used by one thread."""
 
-    def __init__(self, address: Address, secret: bytes, rank: int) -> None:
+    def __init__(self, address: Address, secret: bytes, rank: int, host: str = "") -> None:
         self.address = address
         self._rank = rank
+        self._host = host
         self._context = client_context(secret)
         self._connection: ssl.SSLSocket | None = None
         self._unread = b""
@@ -68,10 +69,17 @@ class BoardClient:
     def state(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
         """Return the head's state when it has changed, at the latest after some seconds; None without an answer.
 
+        `own` in it is what the head has handed out to this host.
+
         Raises:
             HeadGoneError: if no head is there any more.
         """
-        question = {"rank": self._rank, "seen": self._state["version"], "seconds": seconds}
+        question = {
+            "rank": self._rank,
+            "host": self._host,
+            "seen": self._state["version"],
+            "seconds": seconds,
+        }
         try:
             self._state = self._ask(question, seconds, is_over)
         except ConnectionRefusedError:

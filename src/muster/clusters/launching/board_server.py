@@ -13,6 +13,7 @@ import socket
 import threading
 from asyncio import sslproto
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -44,6 +45,7 @@ class BoardServer:
         """
         self._values: dict[str, Any] = {}
         self._state: dict[str, Any] = {}
+        self._handed_out: dict[str, Any] = {}
         self._version = 0
         self._connected: Counter[int] = Counter()
         self._context = server_context(secret)
@@ -89,6 +91,10 @@ class BoardServer:
         self._state = {**self._state, **changes}
         self._version += 1
         self._loop.call_soon_threadsafe(self._wake)
+
+    def hand_out(self, values: Mapping[str, Any]) -> None:
+        """Set what each host reads beside the state, by its name: only its own, for there may be a thousand."""
+        self._handed_out = dict(values)
 
     def close(self) -> None:
         """Cut all connections and listen no more; hosts see at once that the head is gone."""
@@ -168,6 +174,8 @@ class BoardServer:
                         followers.add(question["rank"])
                         self._connected[question["rank"]] += 1
                     answer = await self._state_after(question["seen"], question["seconds"])
+                    if question["host"] in self._handed_out:
+                        answer["own"] = self._handed_out[question["host"]]
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         finally:

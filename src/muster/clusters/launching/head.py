@@ -6,6 +6,7 @@ import secrets
 import signal
 import time
 
+from muster.clusters.allocation.grace import GRACE_VARIABLE, grace_of_command
 from muster.clusters.launching.board_server import BoardServer
 from muster.clusters.launching.causes import last_lines
 from muster.clusters.launching.host_ray import HostRay, held_host
@@ -16,7 +17,7 @@ from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
 from muster.clusters.launching.readiness import STEADY_SECONDS, ClusterView
 from muster.clusters.launching.rendezvous import Rendezvous
-from muster.clusters.launching.signals import ENDING, InterruptedLaunchError
+from muster.clusters.launching.signals import ENDING, FORWARDED_AS, InterruptedLaunchError
 from muster.clusters.waiting import POLL_SECONDS, wait_for
 from muster.errors import ClusterError, MusterError
 
@@ -96,6 +97,7 @@ class Head:
             "MUSTER_LAUNCH_ID": self._rendezvous.launch_id,
             "MUSTER_LAUNCH_CPUS": str(view.num_cpus()),
         }
+        environment[GRACE_VARIABLE] = f"{self._grace():g}"
         if rank.allocation.end_time is not None:
             environment["MUSTER_END_TIME"] = str(rank.allocation.end_time.value)
         command = [part.replace("{ray_address}", head_address) for part in options.command]
@@ -198,9 +200,9 @@ class Head:
             self._take_relayed()
             for number in self._rank.signals.take():
                 self._timeline.add("signal forwarded", name=number.name)
-                ray.keeper.signal(COMMAND, number)
+                ray.keeper.signal(COMMAND, FORWARDED_AS.get(number, number))
                 if number in ENDING and kill_at is None:
-                    kill_at = time.monotonic() + self._rank.options.grace
+                    kill_at = time.monotonic() + self._grace()
             if lost is None and (exited := ray.exit()) is not None:
                 lost = f"Ray's head exited with code {exited['code']}{last_lines(ray.log)}"
                 self._timeline.add("ray lost", code=exited["code"])
@@ -219,6 +221,11 @@ class Head:
         if lost is not None:
             raise ClusterError(lost)
         return code
+
+    def _grace(self) -> float:
+        """Return how long the command may take to end after a signal."""
+        given = self._rank.options.grace
+        return grace_of_command(self._rank.allocation.grace.value if given is None else given)
 
     def _report_losses(self, before: set[str], now: set[str], names: dict[str, str]) -> set[str]:
         for address in sorted(before - now):

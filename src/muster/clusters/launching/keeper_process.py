@@ -144,13 +144,17 @@ def write_logs(folder: Path, logs: dict[str, bytes]) -> None:
 
 
 def _block_signals() -> None:
-    """Let a service outlive the signals that a scheduler sends to all: the command may still need it to save."""
+    """Let a service outlive the signals that a scheduler sends to all: the command may still need it to save.
+
+    But not ALRM: what runs inside of Ray may set alarms of its own.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _take_signals() -> None:
     """Let the command have the signals that the keeper ignores."""
-    for number in SIGNALS:
+    for number in (*SIGNALS, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)
 
 
@@ -210,7 +214,7 @@ def main() -> None:
     """Adopt orphans, leave the launcher's process group, and serve."""
     adopt_orphans()
     os.setsid()
-    for number in SIGNALS:
+    for number in (*SIGNALS, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     requests, answers = int(sys.argv[1]), int(sys.argv[2])
     for descriptor in (requests, answers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from muster.clusters.allocation.model import Allocation
 from muster.clusters.launching import keeper_process, outer_process
@@ -15,16 +15,20 @@ from muster.clusters.launching.host_ray import held_ports
 from muster.clusters.launching.local_ranks import LocalLeader, follow
 from muster.clusters.launching.member import Member
 from muster.clusters.launching.options import LaunchOptions
+from muster.clusters.launching.plan import shares_to_hand_on
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import Rank
-from muster.clusters.launching.rendezvous import Rendezvous, await_board, find_others
+from muster.clusters.launching.rendezvous import LONGEST_LOOK_SECONDS, Rendezvous, await_board, find_others
 from muster.clusters.launching.signals import InterruptedLaunchError, Signals
 from muster.clusters.launching.usage import record_usage
+from muster.clusters.waiting import wait_for
 from muster.errors import ClusterError, InputError
 
 LAUNCHED_VARIABLE = "MUSTER_LAUNCH_CPUS"
 """Set for the command of a launch alone."""
 BOARD_SERVICE = 9
+FAILURE_SECONDS = 3 * LONGEST_LOOK_SECONDS
+"""How long a head that has failed leaves the word of it where the other ranks look."""
 
 
 def refuse_where_impossible(environ: Mapping[str, str]) -> None:
@@ -100,11 +104,33 @@ def _take_part(rank: Rank) -> int:
         if not rank.may_be_head():
             return Member(rank, rendezvous, leader).follow()
         given = rank.options.head_address
-        board = rendezvous.board or open_board(rendezvous.secret, given[1] if given else None)
+        try:
+            board = rendezvous.board or open_board(rendezvous.secret, given[1] if given else None)
+        except ClusterError as error:
+            _tell_failure(rank, rendezvous, error)
+            raise
         assert ports is not None
+        board.hand_out(shares_to_hand_on(rank.allocation))
         if rendezvous.folder is not None:
             rendezvous.folder.publish(board.address, rank.host)
         return Head(rank, rendezvous, board, leader, ports).lead()
+
+
+def _tell_failure(rank: Rank, rendezvous: Rendezvous, error: ClusterError) -> None:
+    """Tell the other ranks that their head has failed, and stay until they have looked."""
+    if rank.num_ranks == 1:
+        return
+    failure = f"the head on {rank.host} failed: {error}"
+    folder, given = rendezvous.folder, rank.options.head_address
+    with ExitStack() as held, suppress(ClusterError):
+        if folder is not None:
+            folder.publish_failure(failure)
+            held.callback(folder.remove)
+        elif given is not None:
+            board = BoardServer(given[0], given[1], rendezvous.secret)
+            held.callback(board.close)
+            board.announce(done=error.exit_code, failure=failure)
+        wait_for(lambda: rank.signals.have_come() or None, FAILURE_SECONDS)
 
 
 def _lead_here(rank: Rank, rendezvous: Rendezvous) -> LocalLeader | None:

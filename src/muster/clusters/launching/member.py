@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from muster.clusters.allocation.host_lists import short_name
 from muster.clusters.launching.board_client import BoardClient, HeadGoneError
 from muster.clusters.launching.board_server import Address
 from muster.clusters.launching.causes import last_lines, why_unreachable
 from muster.clusters.launching.host_ray import HostRay, held_host, held_ports
 from muster.clusters.launching.local_ranks import LocalLeader
-from muster.clusters.launching.plan import num_local_ranks, plan_host
+from muster.clusters.launching.plan import num_local_ranks, plan_host, with_told_share
 from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
 from muster.clusters.launching.rendezvous import Rendezvous, await_board
 from muster.clusters.launching.signals import InterruptedLaunchError
@@ -63,10 +65,11 @@ class Member:
         return ClusterError.exit_code if code is None else code
 
     def _remove_meeting_without_head(self) -> None:
-        """Remove the meeting folder if no head has ever come that would."""
+        """Remove the meeting folder if no head has ever come that would; one that has failed does."""
         folder = self._rendezvous.folder
-        if folder is not None and folder.board() is None:
-            folder.remove()
+        with suppress(ClusterError):
+            if folder is not None and folder.board() is None:
+                folder.remove()
 
     def _find_head(self) -> BoardClient:
         """Return the head's board.
@@ -78,7 +81,7 @@ class Member:
         deadline = time.monotonic() + rank.options.timeout
         while True:
             address = self._rendezvous.address or self._await_address(deadline - time.monotonic())
-            board = BoardClient(address, self._rendezvous.secret, rank.number)
+            board = BoardClient(address, self._rendezvous.secret, rank.number, short_name(rank.allocated_as))
             patience = min(KNOCK_AGAIN_SECONDS, rank.options.timeout) if folder else rank.options.timeout
             try:
                 board.connect(patience, rank.signals.have_come)
@@ -123,6 +126,8 @@ class Member:
         except HeadGoneError:
             timeline.add("head lost")
             return None
+        if "failure" in self._state:
+            print(f"launch: {self._state['failure']}", file=sys.stderr)
         board.put(f"left-{self._rank.number}", timeline.events)
         self._await_closing(board)
         return code
@@ -136,7 +141,8 @@ class Member:
             try:
                 self._await_start(board, address)
                 if "done" not in self._state:
-                    plan = plan_host(rank.allocation, self._leader.cards(), rank.options)
+                    allocation = with_told_share(rank.allocation, self._state.get("own"))
+                    plan = plan_host(allocation, self._leader.cards(), rank.options)
                     head = self._state["head"]
                     token = self._state["token"]
                     hosts = [head.rpartition(":")[0]]

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_TIMEOUT = 300.0
-DEFAULT_GRACE = 30.0
 TOKEN_VARIABLE = "MUSTER_LAUNCH_TOKEN"
 """The secret by which the ranks of a launch know each other where they share no folder."""
+
+STARTED_VARIABLE = "MUSTER_STEP"
+"""Set in ranks that `muster launch` itself has started by a launcher."""
 
 
 @dataclass(frozen=True)
@@ -33,5 +35,5 @@ class LaunchOptions:
     setup: Sequence[str] = ()
     """Shell lines that make the environment of Ray and the command on each host."""
     dashboard: bool = False
-    grace: float = DEFAULT_GRACE
-    """Seconds that the command may take to end after INT, TERM or HUP."""
+    grace: float | None = None
+    """Seconds between a signal that ends the launch and the end of all; None: as long as the scheduler waits."""

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from muster.clusters.allocation.model import Allocation, Sourced
-from muster.clusters.allocation.shares import cpus_of_host, gpus_of_host
+from muster.clusters.allocation.host_lists import short_name
+from muster.clusters.allocation.model import Allocation, Machine, Sourced
+from muster.clusters.allocation.shares import (
+    cpus_of_host,
+    from_table,
+    gpus_of_host,
+    least,
+    narrowed,
+)
 from muster.clusters.launching.local_ranks import RankCard
 from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.ray_node import Share
@@ -42,12 +50,12 @@ class HostPlan:
 
 def plan_host(allocation: Allocation, cards: Sequence[RankCard], options: LaunchOptions) -> HostPlan:
     """Settle a host's share: all CPUs and GPUs of its ranks' masks, within what scheduler and cgroup allow."""
-    machine, granted, own = allocation.machine, allocation.granted, allocation.this_host
+    machine, granted = allocation.machine, allocation.granted
     cpu_masks = [frozenset(card.affinity) for card in cards if card.affinity]
     cpus = cpus_of_host(cpu_masks, granted.cpus if granted else None, machine.cgroup_cpus)
     gpu_masks = [Sourced(tuple(card.gpu_mask), "masks") for card in cards if card.gpu_mask is not None]
     gpus = gpus_of_host(gpu_masks, granted.gpus if granted else None, machine.gpus)
-    memory = own.memory.value if own and own.memory else machine.memory
+    memory = least([granted.memory if granted else None, machine.cgroup_memory, _in_all(machine)])
     devices = list(dict.fromkeys(device for mask in gpu_masks for device in mask.value))
     return HostPlan(
         cpu_ids=sorted(frozenset[int]().union(*cpu_masks)),
@@ -55,9 +63,23 @@ def plan_host(allocation: Allocation, cards: Sequence[RankCard], options: Launch
         share=Share(
             options.cpus if options.cpus is not None else max(1, cpus.value if cpus else 1),
             options.gpus if options.gpus is not None else gpus.value,
-            memory or _FALLBACK_MEMORY,
+            memory.value if memory else _FALLBACK_MEMORY,
         ),
     )
+
+
+def shares_to_hand_on(allocation: Allocation) -> dict[str, dict[str, Any]]:
+    """Return what the head tells the other hosts of their shares, by short names: only what it alone knows."""
+    if not allocation.are_handed_on:
+        return {}
+    return {short_name(host.name): asdict(host) for host in allocation.hosts.value}
+
+
+def with_told_share(allocation: Allocation, told: dict[str, Any] | None) -> Allocation:
+    """Return an allocation in which this host's share is also limited by what the head has told."""
+    if told is None:
+        return allocation
+    return replace(allocation, granted=narrowed(allocation.granted, from_table(told)))
 
 
 def num_local_ranks(allocation: Allocation) -> int | None:
@@ -72,6 +94,10 @@ def num_local_ranks(allocation: Allocation) -> int | None:
     if ranks.num_ranks and allocation.knows_all_hosts and ranks.num_ranks.value == len(allocation.hosts.value):
         return 1
     return None
+
+
+def _in_all(machine: Machine) -> Sourced[int] | None:
+    return None if machine.memory is None else Sourced(machine.memory, "this machine")
 
 
 def version_mismatch(cards: Iterable[HostCard]) -> str | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.clusters.launching.options import TOKEN_VARIABLE
+from muster.clusters.launching.containers import INSIDE_VARIABLE
+from muster.clusters.launching.options import STARTED_VARIABLE, TOKEN_VARIABLE
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.signals import STANDARD_INPUT_VARIABLE
 from muster.clusters.local import ADDRESS_VARIABLE, OF_ANOTHER_RAY
@@ -50,7 +51,10 @@ _LAUNCHER_PREFIXES = (
 )
 FOREIGN_RAY = (ADDRESS_VARIABLE, *OF_ANOTHER_RAY)
 """Beginnings of the names of variables that lead to another Ray."""
-_OF_THE_RANK = (TOKEN_VARIABLE, STANDARD_INPUT_VARIABLE, "MUSTER_RANK", "MUSTER_NUM_RANKS")
+_OF_THE_RANK = (
+    *(TOKEN_VARIABLE, STANDARD_INPUT_VARIABLE, STARTED_VARIABLE, INSIDE_VARIABLE),
+    *("MUSTER_RANK", "MUSTER_NUM_RANKS"),
+)
 
 
 @dataclass(frozen=True)

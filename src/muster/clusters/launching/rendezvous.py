@@ -89,14 +89,36 @@ class MeetingFolder:
         """Write where the head's board is."""
         self._write(_BOARD, {"address": address, "host": host})
 
+    def publish_failure(self, text: str) -> None:
+        """Write that no head will come, and why; unless one has come, or the folder is gone already."""
+        with suppress(OSError, ClusterError):
+            if self.board() is None:
+                self._write(_BOARD, {"failure": text})
+
     def board(self) -> tuple[Address, str] | None:
-        """Return where the board is and on which host, or None as long as the head has not come."""
+        """Return where the board is and on which host, or None as long as the head has not come.
+
+        Raises:
+            ClusterError: if no head will come.
+        """
         with suppress(OSError):
             os.close(os.open(self.path, os.O_RDONLY))  # makes a network file system look again at what is there
         with suppress(OSError, ValueError):
             written = json.loads((self.path / _BOARD).read_text(encoding="utf-8"))
+            if "failure" in written:
+                raise ClusterError(written["failure"])
             return (written["address"][0], written["address"][1]), written["host"]
         return None
+
+    def leave_order(self, rank: int, order: dict[str, Any]) -> Path:
+        """Write what a rank is to do, for its eyes alone; return the file.
+
+        Raises:
+            ClusterError: if the folder cannot be made.
+        """
+        self.open()
+        self._write(f"order-{rank}.json", order)
+        return self.path / f"order-{rank}.json"
 
     def is_there(self) -> bool:
         """Whether the launch has not ended yet."""
@@ -172,10 +194,16 @@ def identify(allocation: Allocation) -> str:
 
 
 def await_board(folder: MeetingFolder, seconds: float, is_over: Callable[[], bool]) -> tuple[Address, str] | None:
-    """Wait for the head to write where its board is, looking less and less often; None if it does not."""
+    """Wait for the head to write where its board is, looking less and less often; None if it does not.
+
+    Raises:
+        ClusterError: if no head will come.
+    """
     deadline = time.monotonic() + seconds
     pause = FIRST_LOOK_SECONDS
     while (found := folder.board()) is None and time.monotonic() < deadline and not is_over():
+        if not folder.path.is_dir():
+            raise ClusterError(f"{folder.path}: the launch has ended before this rank met the others")
         time.sleep(pause)
         pause = min(1.5 * pause, LONGEST_LOOK_SECONDS)
     return found
@@ -206,17 +234,28 @@ def _by_mpi(allocation: Allocation, options: LaunchOptions, is_head: bool, open_
             if _is_seen_by_all(world, options.records / launch_id):
                 return _in_folder(launch_id, options.records)
             secret = world.from_first(secrets.token_hex(32)).encode()
-            board = open_board(secret, None) if is_head else None
+            board, failure = _opened(open_board, secret) if is_head else (None, None)
+            failure = world.from_one(failure)
             address = world.from_one(board.address if board else None)
     if world.problem is not None:
         if is_head:
             print(f"launch: {world.problem}\nlaunch: so the ranks meet in {options.records}", file=sys.stderr)
         return _in_folder(identify(allocation), options.records)
+    if failure is not None:
+        raise ClusterError(failure)
     if address is None:
         raise ClusterError(
             f"no rank is on the head's host {options.head}\n    --head must name one of these hosts"
         )
     return Rendezvous(launch_id, secret, address=address, board=board)
+
+
+def _opened(open_board: OpenBoard, secret: bytes) -> tuple[BoardServer | None, str | None]:
+    """Open the board, or say why it cannot be opened, for then the other ranks must not wait for it."""
+    try:
+        return open_board(secret, None), None
+    except ClusterError as error:
+        return None, str(error)
 
 
 def _is_seen_by_all(world: mpi.World, folder: Path) -> bool:

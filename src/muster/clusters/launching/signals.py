@@ -15,10 +15,17 @@ from typing import Any
 REPEATED_SIGNAL_SECONDS = 1.0
 RELAYED_SIGNAL_SECONDS = 10.0
 """A signal that another rank passes on counts only if the head has not had the same one for so long."""
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
-_ALWAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143, signal.SIGUSR2: 75}
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM)
+FORWARDED_AS = {signal.SIGALRM: signal.SIGUSR2}
+"""Flux says by ALRM that the wall time is over; a command may have alarms of its own."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+EXIT_CODES = {
+    signal.SIGINT: 130,
+    signal.SIGTERM: 143,
+    signal.SIGHUP: 143,
+    signal.SIGUSR2: 75,
+    signal.SIGALRM: 75,
+}
 STANDARD_INPUT_VARIABLE = "MUSTER_ORDERS_ON_STDIN"
 """Set in ranks that hear of signals and lost hosts by lines of JSON; the end of these lines means TERM."""
 
@@ -30,7 +37,11 @@ def come_on_standard_input() -> bool:
 
 def heeded_signals() -> list[signal.Signals]:
     """Return the signals to act on: a hangup that is ignored, as under `nohup`, stays ignored."""
-    return [number for number in FORWARDED if number in _ALWAYS or signal.getsignal(number) is not signal.SIG_IGN]
+    return [
+        number
+        for number in FORWARDED
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+    ]
 
 
 @contextmanager

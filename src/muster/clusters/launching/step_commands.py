@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.clusters.allocation.machine import is_this_machine
 from muster.clusters.allocation.model import Allocation
+from muster.clusters.allocation.reading import END_TIME_VARIABLE
 from muster.clusters.launching.board_client import BoardClient
-from muster.clusters.launching.remote_ranks import REMOTE_SHELLS, run_ranks
+from muster.clusters.launching.containers import INSIDE_VARIABLE, Container
+from muster.clusters.launching.options import STARTED_VARIABLE, TOKEN_VARIABLE
+from muster.clusters.launching.remote_ranks import SHELLS, find_shell, run_ranks
 from muster.clusters.launching.rendezvous import MeetingFolder
 from muster.clusters.launching.signals import EXIT_CODES, passed_on
 from muster.errors import ClusterError
@@ -32,35 +37,85 @@ PASS_SECONDS = 3.0
 POLL_SECONDS = 0.1
 
 
-def start_ranks(allocation: Allocation, records: Path | None = None) -> int | None:
+@dataclass(frozen=True)
+class Step:
+    """How ranks are started where nobody has."""
+
+    records: Path
+    """Folder of the launches, in which the ranks meet."""
+    launcher: str | None = None
+    """The command that starts them, `{nodes}` in it being the number of hosts; default: the scheduler's own."""
+    container: Container | None = None
+
+
+def start_ranks(allocation: Allocation, step: Step) -> int | None:
     """Inside an allocation but outside a step, start this very command on every host; return its exit code.
 
-    Signals that come here are passed on to the launch whose folder is in `records`.
+    Signals that come here are passed on to the head.
 
     Returns None if this process is a rank already, or the only one there is.
+
+    Raises:
+        ClusterError: if the launcher is not here, or has started this process without telling it its rank.
     """
     scheduler, hosts = allocation.scheduler.value, allocation.hosts.value
-    if allocation.in_step:
+    if allocation.in_step or _is_alone(allocation, step):
         return None
+    if STARTED_VARIABLE in os.environ:
+        raise ClusterError(
+            "the launcher does not tell the ranks that it has started who they are\n"
+            "    take one that sets the variables of MPI, PMI or Slurm, or MUSTER_RANK and MUSTER_NUM_RANKS"
+        )
     launch_id = f"{scheduler}-{secrets.token_hex(4)}"
-    if scheduler in REMOTE_SHELLS:
-        alone = len(hosts) == 1 and is_this_machine(hosts[0].name)
-        return None if alone else run_ranks(allocation, launch_id)
-    template = STEP_COMMANDS.get(scheduler)
+    meeting = MeetingFolder(step.records / launch_id / "meeting")
+    if step.launcher is None and (shell := find_shell(scheduler, os.environ)) is not None:
+        return run_ranks(allocation, launch_id, shell, meeting)
+    template = shlex.split(step.launcher) if step.launcher else STEP_COMMANDS.get(scheduler)
     if template is None:
         return None
-    meeting = MeetingFolder(records / launch_id / "meeting") if records else None
-    return _run_step([part.format(nodes=len(hosts)) for part in template], launch_id, meeting)
+    launcher = [part.replace("{nodes}", str(len(hosts))) for part in template]
+    return _run_step([*launcher, *_program(allocation, step, launch_id)], meeting)
 
 
-def _run_step(step: list[str], launch_id: str, meeting: MeetingFolder | None) -> int:
-    environment = {**os.environ, "MUSTER_LAUNCH_ID": launch_id}
-    command = [*step, sys.executable, "-m", "muster", *sys.argv[1:]]
+def _is_alone(allocation: Allocation, step: Step) -> bool:
+    """Whether there is one host, this one, and nothing to start on it."""
+    hosts = allocation.hosts.value
+    if len(hosts) != 1:
+        return False
+    is_plain = allocation.scheduler.value in SHELLS and step.launcher is None
+    return STARTED_VARIABLE in os.environ or (is_plain and is_this_machine(hosts[0].name))
+
+
+def _program(allocation: Allocation, step: Step, launch_id: str) -> list[str]:
+    """Return what a launcher starts: this command, with the variables that a launcher may not pass on.
+
+    The secret of the ranks is not among them, for all users of a host see its command lines.
+    """
+    variables = {name: value for name, value in os.environ.items() if name.startswith("MUSTER_")}
+    variables.pop(TOKEN_VARIABLE, None)
+    variables |= {"MUSTER_LAUNCH_ID": launch_id, STARTED_VARIABLE: "1"}
+    if allocation.end_time is not None:
+        variables[END_TIME_VARIABLE] = str(allocation.end_time.value)
+    if step.container is None:
+        command = [sys.executable, "-m", "muster", *sys.argv[1:]]
+    else:
+        variables[INSIDE_VARIABLE] = "1"
+        command = step.container.line(sys.argv[1:], folders_inside(allocation, step.records))
+    return ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
+
+
+def folders_inside(allocation: Allocation, records: Path) -> list[Path]:
+    """Return the folders that ranks in a container need beside the current one; that of the launches is made."""
+    records.mkdir(parents=True, exist_ok=True)
+    return [records.parent, Path(allocation.scratch.value)]
+
+
+def _run_step(command: list[str], meeting: MeetingFolder) -> int:
     signals: list[int] = []
     ended_by: int | None = None
     try:
         with passed_on(signals.append):
-            process = subprocess.Popen(command, env=environment, start_new_session=True)
+            process = subprocess.Popen(command, start_new_session=True)
             while (code := process.poll()) is None:
                 while signals:
                     number = signals.pop(0)
@@ -70,20 +125,24 @@ def _run_step(step: list[str], launch_id: str, meeting: MeetingFolder | None) ->
                 time.sleep(POLL_SECONDS)
     except FileNotFoundError:
         raise ClusterError(
-            f"{step[0]} is not on PATH, so the ranks of this allocation cannot be started\n"
-            "    start them with your site's launcher: LAUNCHER muster launch -- COMMAND"
+            f"{command[0]} is not on PATH, so the ranks of this allocation cannot be started\n"
+            "    start them with your site's launcher: LAUNCHER muster launch -- COMMAND, or name it by --launcher"
         ) from None
     if ended_by is not None:
         return EXIT_CODES[signal.Signals(ended_by)]
     return code if code >= 0 else 128 - code
 
 
-def _tell_head(number: int, meeting: MeetingFolder | None) -> bool:
+def _tell_head(number: int, meeting: MeetingFolder) -> bool:
     """Tell the head of a signal; return whether there is one yet.
 
     The launcher is no good messenger while a command runs: srun answers TERM by killing all ranks at once.
     """
-    if meeting is None or (found := meeting.board()) is None:
+    try:
+        found = meeting.board()
+    except ClusterError:
+        return False
+    if found is None:
         return False
     board = BoardClient(found[0], meeting.open(), OUTSIDER)
     board.put(f"signals-{time.time_ns()}", [number], PASS_SECONDS)
