@@ -172,12 +172,10 @@ def _plan(
     from muster.experiment.loading import load_experiment, parse_set
     from muster.jobs.folder import JobFolder
     from muster.jobs.limits import measured_need, require_complete, require_possible, require_time
-    from muster.jobs.schedulers import SCHEDULERS
     from muster.jobs.states import require_ended
     from muster.jobs.submission import plan_command, plan_doctor, plan_training
 
-    require_complete(options.cluster)
-    scheduler = SCHEDULERS[str(options.cluster.cluster.scheduler)]
+    scheduler = require_complete(options.cluster)
     earlier = RunFolder(options.directory / options.name) if options.resume and options.name else None
     require_time(options.cluster.cluster, measured_need(earlier) if earlier else None)
     require_possible(options.cluster, scheduler, may_ask=options.writes)
@@ -214,15 +212,22 @@ def _show_plan(plan: Plan, render: Path | None) -> None:
     from muster.jobs.sending import submit_command
 
     if render is not None:
-        from muster.runs.files import explained, write_text
-
-        with explained(render):
-            write_text(render, plan.script)
-        console().print(f"{render}: written; nothing was submitted")
+        _write_script(plan, render)
         return
-    command = submit_command(plan.scheduler, plan.arguments, None, plan.job.script.name)
-    show_notice(f"in {plan.job.folder}: {shlex.join(command)}, with this {plan.job.script.name}:\n")
-    print(plan.script, end="")
+    for one in plan.sent:
+        command = submit_command(one.scheduler, one.arguments, None, one.job.script.name)
+        show_notice(f"in {one.job.folder}: {shlex.join(command)}, with this {one.job.script.name}:\n")
+        print(one.script, end="", flush=True)
+
+
+def _write_script(plan: Plan, path: Path) -> None:
+    from muster.runs.files import explained, write_text
+
+    if len(plan.sent) > 1:
+        raise InputError(f"--render {path}: there are {len(plan.sent)} scripts; --dry-run prints them all")
+    with explained(path):
+        write_text(path, plan.sent[0].script)
+    console().print(f"{path}: written; nothing was submitted")
 
 
 def _show_submitted(plan: Plan, jobs: list[str]) -> None:

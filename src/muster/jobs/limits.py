@@ -10,6 +10,7 @@ from muster.clusters.named import FoundCluster, NamedCluster, QueueLimits
 from muster.errors import InputError
 from muster.experiment.quantities import format_duration
 from muster.jobs.commands import UnansweredError
+from muster.jobs.schedulers import SCHEDULERS
 from muster.jobs.schedulers.model import Scheduler
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import numbers, read_metrics
@@ -19,8 +20,8 @@ START_SECONDS = 30.0
 SAVE_SECONDS = 10.0
 
 
-def require_complete(found: FoundCluster) -> None:
-    """Refuse a cluster that lacks what a job needs.
+def require_complete(found: FoundCluster) -> Scheduler:
+    """Return the scheduler of a cluster; refuse one that lacks what a job needs.
 
     Raises:
         InputError: naming every key.
@@ -30,13 +31,16 @@ def require_complete(found: FoundCluster) -> None:
             f"--on {found.name}: {found.source} says no scheduler for it\n"
             '    add, for example, scheduler = "slurm"'
         )
-    missing = [key for key in found.cluster.requires if getattr(found.cluster, key, None) in (None, (), "")]
+    scheduler = SCHEDULERS[found.cluster.scheduler]
+    needed = (*found.cluster.requires, *scheduler.needs)
+    missing = [key for key in needed if getattr(found.cluster, key, None) in (None, (), "")]
     if missing:
         flags = ", ".join(f"--{key.replace('_', '-')}" for key in missing)
         raise InputError(
             f"--on {found.name}: needs {', '.join(missing)} ({found.source})\n"
             f"    give {flags}, or write it into [clusters.{found.name}]"
         )
+    return scheduler
 
 
 def require_time(cluster: NamedCluster, needed: float | None) -> None:

@@ -71,6 +71,16 @@ class Plan:
         """Who it is sent to."""
         return SCHEDULERS[self.order.scheduler]
 
+    @property
+    def is_array(self) -> bool:
+        """Whether one script is submitted for several runs."""
+        return len(self.members) > 1 and self.scheduler.array_variable is not None
+
+    @property
+    def sent(self) -> list[Plan]:
+        """The plans whose scripts are submitted: this one, or each of its members."""
+        return self.members if self.members and not self.is_array else [self]
+
 
 def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions) -> Plan:
     """Plan the training of an experiment: one run, a sweep if it has one, or an array of seeds."""
@@ -142,15 +152,13 @@ def carry_out(plan: Plan) -> list[str]:
 
 def _send_all(plan: Plan, sent: list[str]) -> None:
     """Submit the first job, and with `chain = "ahead"` those that follow it, one after another."""
-    runs = plan.members or [plan]
-    is_array = plan.scheduler.array_variable is not None and len(plan.members) > 1
-    for group in [runs] if is_array else [[run] for run in runs]:
+    for one in plan.sent:
         before: str | None = None
         for _ in range(plan.order.max_jobs if plan.order.chain == "ahead" else 1):
-            job = send(plan.job if is_array else group[0].job, plan.scheduler, after=before)
+            job = send(one.job, plan.scheduler, after=before)
             sent.append(job)
-            for task, run in enumerate(group, start=1):
-                job_id = plan.scheduler.task_id(job, task if is_array else None)
+            for task, run in enumerate(plan.members if plan.is_array else [one], start=1):
+                job_id = plan.scheduler.task_id(job, task if plan.is_array else None)
                 run.job.add(SUBMITTED, job_id=job_id, **({"after": before} if before else {"anew": True}))
                 if run.order.kind == "train" and before is None:
                     scheduler = plan.order.scheduler
@@ -185,6 +193,9 @@ def _plan_seeds(job: JobFolder, loaded: LoadedExperiment, project: Project | Non
         one = loaded.replace("seed", seed, "--seeds").replace("name", member.path.name, "--seeds")
         members.append(replace(_plan_run(member, "train", one, project, options, job.code), project=None))
     order = replace(members[0].order, kind="seeds", command=[])
+    plan = Plan(job, order, "", project=project, members=members)
+    if not plan.is_array:
+        return plan
     script = Script(
         Job(_job_name(job.path.name), options.cluster.cluster, count),
         job.path,
@@ -193,7 +204,7 @@ def _plan_seeds(job: JobFolder, loaded: LoadedExperiment, project: Project | Non
         search_path(loaded.experiment.env.paths, project, job.code) if project else [],
         first,
     )
-    return _sealed(Plan(job, order, "", project=project, members=members), script, options)
+    return _sealed(plan, script, options)
 
 
 def _plan_run(

@@ -2,7 +2,9 @@
 # Submitted with: qsub job.sh
 #COBALT --jobname run
 #COBALT -n 1
+#COBALT -t 60
 
+export MUSTER_END_TIME=${COBALT_ENDTIME:-$(( $(date +%s) + 3600 ))}
 cd /project || exit 1
 export PYTHONUNBUFFERED=1
 

@@ -28,7 +28,7 @@ _HEADING = ["JobID", "State"]
 def directives(job: Job) -> list[str | None]:
     """Cobalt gives whole hosts."""
     cluster = job.cluster
-    attributes = [option("attrs={}", cluster.constraint), option("filesystems={}", cluster.licences)]
+    attributes = [cluster.constraint or None, option("filesystems={}", cluster.licences)]
     return [
         f"--jobname {job.name}",
         option("-n {}", 1 if cluster.nodes is None else cluster.nodes),
@@ -68,6 +68,7 @@ SCHEDULER = Scheduler(
     cancel=("qdel", "{job}"),
     ask=ask_states,
     seconds_of_limit=60,
+    needs=("wall_time",),
     job_variable="COBALT_JOBID",
     # A job that others depend on must end well, or they are never started.
     saved_code=0,

@@ -60,11 +60,9 @@ def directives(job: Job) -> list[str | None]:
 
 
 def ask_states(jobs: Sequence[str]) -> dict[str, JobAnswer]:
-    """Ask for these jobs, those that have ended too."""
+    """Ask for these jobs, those that have ended too; one that is unknown is in the answer, as an error."""
     fields = "jobid stat start_time estimated_start_time pend_reason jobindex"
     text = ask("bjobs", "-a", "-json", "-o", fields, *jobs, accepted=(0, NO_JOB))
-    if not text.strip():
-        return {}
     answers = {}
     try:
         for record in json.loads(text)["RECORDS"]:

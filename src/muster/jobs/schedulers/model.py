@@ -74,6 +74,8 @@ class Scheduler:
     array_job: str = ""
     """How the scheduler calls one task, `{task}`, of an array; without it, the number goes into `[]` of the id."""
     script_on_stdin: bool = False
+    needs: tuple[str, ...] = ()
+    """Keys without which it refuses every job."""
     seconds_of_limit: int = 1
     """Wall times are counted in steps of so many seconds."""
     chain: str = "dependency"
