@@ -43,11 +43,7 @@ def render(script: Script, scheduler: Scheduler) -> str:
     if script.search_path:
         joined = shlex.quote(":".join(script.search_path))
         lines.append(f'export PYTHONPATH={joined}"${{PYTHONPATH:+:$PYTHONPATH}}"')
-    lines += [
-        "",
-        f"# Runs: {_in_a_line(script.command)}",
-        f"exec {shlex.join(PYTHON)} link {_run(script, scheduler)}",
-    ]
+    lines += ["", f"# Runs: {_in_a_line(script.command)}", *_last_lines(script, scheduler)]
     return "\n".join(lines) + "\n"
 
 
@@ -66,13 +62,15 @@ def _end_time(script: Script, scheduler: Scheduler) -> list[str]:
     return [f"export MUSTER_END_TIME={f'${{{scheduler.end_time}:-{counted}}}' if scheduler.end_time else counted}"]
 
 
-def _run(script: Script, scheduler: Scheduler) -> str:
-    """Name the run of this job; a task of an array writes its output into its own run's folder."""
+def _last_lines(script: Script, scheduler: Scheduler) -> list[str]:
+    """Become a link of the run's chain; a task of an array writes its output into its own run's folder."""
+    link, run = f"exec {shlex.join(PYTHON)} link", shlex.quote(str(script.run))
     if script.job.num_tasks is None:
-        return shlex.quote(str(script.run))
-    seed = f"$(( {script.first_seed} + {scheduler.array_variable} - 1 ))"
-    run = f"{shlex.quote(str(script.run))}/seed-{seed}"
-    return f'{run} >> {run}/job/"{scheduler.name}-${scheduler.job_variable}.out" 2>&1'
+        return [f"{link} {run}"]
+    return [
+        f"run={run}/seed-$(( {script.first_seed} + {scheduler.array_variable} - 1 ))",
+        f'{link} "$run" >> "$run/job/{scheduler.name}-${scheduler.job_variable}.out" 2>&1',
+    ]
 
 
 def _in_a_line(command: list[str]) -> str:
