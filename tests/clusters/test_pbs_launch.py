@@ -55,6 +55,7 @@ def test_a_signal_to_the_whole_job_lets_the_command_save(job: dict[str, str], tm
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 9, stderr
     assert (tmp_path / "saved").exists()
+    assert ranks_in(tmp_path) == [], "the one who started them ends last"
 
 
 @pytest.mark.long
