@@ -19,7 +19,9 @@ from tests.commands import ROOT, muster, start_muster, wait_until
 SLURM = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2"}
 RECORD = 'for word in "$@"; do echo "$word"; done >>{folder}/{name}.words\n'
 STEP = RECORD + 'shift 3\nMUSTER_RANK=0 MUSTER_NUM_RANKS=1 exec "$@"'
-INSIDE = RECORD + 'while [ "$1" != "{first}" ]; do shift; done\nexec "$@"'
+INSIDE = (
+    RECORD + 'echo "$MUSTER_END_TIME" >{folder}/{name}.end\nwhile [ "$1" != "{first}" ]; do shift; done\nexec "$@"'
+)
 
 
 def words(folder: Path, name: str) -> list[str]:
@@ -94,17 +96,25 @@ def test_a_runtime_that_is_not_known_and_one_without_an_image() -> None:
     assert parse_container(None, None, None) is None
 
 
-@pytest.mark.parametrize("launcher", [[], ["--launcher", "step -a -N {nodes}"]])
-def test_each_rank_enters_its_container_once(launcher: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("launcher", "rank"),
+    [
+        (["--launcher", "step -a -N {nodes}"], {}),
+        ([], {"MUSTER_RANK": "0", "MUSTER_NUM_RANKS": "1", "MUSTER_LAUNCH_ID": "x"}),
+    ],
+)
+def test_each_rank_enters_its_container_once(launcher: list[str], rank: dict[str, str], tmp_path: Path) -> None:
     path_with(tmp_path, "step", STEP)
     path = path_with(tmp_path, "apptainer", INSIDE)
     (tmp_path / "image.sif").touch()
     flags = ["--container", "image.sif", "--python", sys.executable, "--interface", "nosuch0"]
-    done = muster("launch", *launcher, *flags, "--", "true", cwd=tmp_path, PATH=path)
+    job = {"COBALT_JOBID": "1", "COBALT_ENDTIME": "2000000000", "PATH": path}
+    done = muster("launch", *launcher, *flags, "--", "true", cwd=tmp_path, **job, **rank)
     assert done.returncode == 4
     assert "no such interface or subnet" in done.stderr
     assert words(tmp_path, "apptainer").count("exec") == 1
     assert str(tmp_path / "image.sif") in words(tmp_path, "apptainer")
+    assert (tmp_path / "apptainer.end").read_text() == "2000000000.0\n", "read before the container is entered"
 
 
 def test_a_runtime_that_is_not_here_is_named(tmp_path: Path) -> None:
