@@ -38,7 +38,7 @@ lab-packages:
 test: $(VENV)/.dev lab-packages  ## install, then run the tests
 	$(BIN)/python -m pytest
 
-test-all: LAB_PACKAGES = gridengine
+test-all: LAB_PACKAGES = gridengine charliecloud
 test-all: $(VENV)/.dev lab-packages  ## also the tests that take long
 	$(BIN)/python -m pytest -m ''
 

@@ -184,7 +184,7 @@ class SlowOnceTold(Guess):
         self.file = Path(file).resolve()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(0.1 if self.file.exists() else 0.0)
+        time.sleep(0.02 if self.file.exists() else 0.0)
         return super().step(action)
 
 

@@ -452,7 +452,7 @@ def test_a_run_is_saved_in_the_five_seconds_that_flux_gives(
     sent = time.monotonic()
     os.killpg(process.pid, number)
     _, stderr = process.communicate(timeout=20)
-    assert (process.returncode, time.monotonic() - sent < 4) == (code, True), stderr
+    assert (process.returncode, time.monotonic() - sent < 5) == (code, True), stderr
     saved = int((run / "checkpoints" / "latest").resolve().name)
     assert saved == len(read_metrics(run / "metrics.csv"))
     assert not [each for each in below if each.is_running()]

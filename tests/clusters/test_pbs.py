@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from muster.clusters.allocation.model import Allocation, Machine, Sourced
+from muster.clusters.allocation.model import Allocation, Host, Machine, Sourced
 from muster.clusters.allocation.pbs_server import find_program, sum_chunks
 from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.launching.local_ranks import RankCard
 from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.plan import plan_host, shares_to_hand_on, with_told_share
+from muster.clusters.launching.remote_ranks import find_shell
 from muster.clusters.temporary import temporary_folder
 from tests.clusters.fake_pbs import make_job
 from tests.clusters.recordings import put_on_path
@@ -121,6 +122,15 @@ def test_qstat_is_found_where_path_has_none(tmp_path: Path) -> None:
     assert find_program({"PATH": "/nowhere", "PBS_CONF_FILE": str(tmp_path / "pbs.conf")}, "qstat") == found
     assert find_program({"PATH": "/nowhere", "PBS_CONF_FILE": str(tmp_path / "none.conf")}, "qstat") is None
     assert find_program({"PATH": "/nowhere", "PBS_EXEC": str(tmp_path)}, "pbs_tmrsh") is None
+
+
+def test_without_pbs_tmrsh_there_is_no_remote_shell(tmp_path: Path) -> None:
+    environ = pbs_job(tmp_path)
+    shell = find_shell("pbs", environ)
+    assert shell is not None
+    assert shell.line(Host("n2"), ["/a b", "c"]) == [str(tmp_path / "bin" / "pbs_tmrsh"), "n2", "/a b", "c"]
+    (tmp_path / "bin" / "pbs_tmrsh").unlink()
+    assert find_shell("pbs", {**environ, "PBS_CONF_FILE": "/nowhere"}) is None
 
 
 def test_ranks_with_and_without_pbs_variables_are_of_one_launch(tmp_path: Path) -> None:

@@ -49,12 +49,13 @@ def test_a_signal_to_the_whole_job_lets_the_command_save(job: dict[str, str], tm
     assert grace == 7, "of the ten seconds that PBS gives"
     [task] = (tmp_path / "tasks").read_text().splitlines()
     host, _, arguments = task.partition(" ")
-    assert (host, len(arguments.split())) == ("elsewhere", 4), "python -m STUB ORDER: no secret"
+    assert (host, len(arguments.split())) == ("elsewhere", 3), "python STUB ORDER: no secret"
     assert not Path(arguments.split()[-1]).exists()
     os.killpg(process.pid, signal.SIGTERM)
     _, stderr = process.communicate(timeout=20)
     assert process.returncode == 9, stderr
     assert (tmp_path / "saved").exists()
+    assert ranks_in(tmp_path) == [], "the one who started them ends last"
 
 
 @pytest.mark.long

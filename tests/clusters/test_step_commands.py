@@ -12,13 +12,16 @@ import pytest
 
 from muster.clusters.launching.containers import RUNTIMES, parse_container
 from muster.errors import InputError
+from tests.clusters.containers import charliecloud_flags
 from tests.clusters.recordings import put_on_path
-from tests.commands import ROOT, environment, muster, start_muster, wait_until
+from tests.commands import ROOT, muster, start_muster, wait_until
 
 SLURM = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NUM_NODES": "2"}
 RECORD = 'for word in "$@"; do echo "$word"; done >>{folder}/{name}.words\n'
 STEP = RECORD + 'shift 3\nMUSTER_RANK=0 MUSTER_NUM_RANKS=1 exec "$@"'
-INSIDE = RECORD + 'while [ "$1" != "{first}" ]; do shift; done\nexec "$@"'
+INSIDE = (
+    RECORD + 'echo "$MUSTER_END_TIME" >{folder}/{name}.end\nwhile [ "$1" != "{first}" ]; do shift; done\nexec "$@"'
+)
 
 
 def words(folder: Path, name: str) -> list[str]:
@@ -93,17 +96,25 @@ def test_a_runtime_that_is_not_known_and_one_without_an_image() -> None:
     assert parse_container(None, None, None) is None
 
 
-@pytest.mark.parametrize("launcher", [[], ["--launcher", "step -a -N {nodes}"]])
-def test_each_rank_enters_its_container_once(launcher: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("launcher", "rank"),
+    [
+        (["--launcher", "step -a -N {nodes}"], {}),
+        ([], {"MUSTER_RANK": "0", "MUSTER_NUM_RANKS": "1", "MUSTER_LAUNCH_ID": "x"}),
+    ],
+)
+def test_each_rank_enters_its_container_once(launcher: list[str], rank: dict[str, str], tmp_path: Path) -> None:
     path_with(tmp_path, "step", STEP)
     path = path_with(tmp_path, "apptainer", INSIDE)
     (tmp_path / "image.sif").touch()
     flags = ["--container", "image.sif", "--python", sys.executable, "--interface", "nosuch0"]
-    done = muster("launch", *launcher, *flags, "--", "true", cwd=tmp_path, PATH=path)
+    job = {"COBALT_JOBID": "1", "COBALT_ENDTIME": "2000000000", "PATH": path}
+    done = muster("launch", *launcher, *flags, "--", "true", cwd=tmp_path, **job, **rank)
     assert done.returncode == 4
     assert "no such interface or subnet" in done.stderr
     assert words(tmp_path, "apptainer").count("exec") == 1
     assert str(tmp_path / "image.sif") in words(tmp_path, "apptainer")
+    assert (tmp_path / "apptainer.end").read_text() == "2000000000.0\n", "read before the container is entered"
 
 
 def test_a_runtime_that_is_not_here_is_named(tmp_path: Path) -> None:
@@ -114,29 +125,10 @@ def test_a_runtime_that_is_not_here_is_named(tmp_path: Path) -> None:
     assert "shifter: cannot be started: No such file or directory" in done.stderr
 
 
-def debian_image(folder: Path) -> Path:
-    """Make an image that has nothing of its own: this machine's folders are bound into it."""
-    image = folder / "image"
-    for name in ("dev", "etc", "proc", "root", "sys", "tmp", "usr", "work", "opt", "home", "run", "var"):
-        (image / name).mkdir(parents=True)
-    for name in ("bin", "lib", "lib64", "sbin"):
-        if Path("/", name).is_symlink():
-            (image / name).symlink_to(f"usr/{name}")
-    for name in ("passwd", "group", "hosts", "resolv.conf"):
-        (image / "etc" / name).touch()
-    return image
-
-
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("ch-run") is None, reason="Charliecloud is not installed")
 def test_a_launch_inside_charliecloud(tmp_path: Path) -> None:
-    image, python = debian_image(tmp_path), Path(sys.executable)
-    sources = map(Path, environment()["PYTHONPATH"].split(":"))
-    needed = {Path("/usr"), Path(sys.base_prefix), python.parents[1], tmp_path, *sources}
-    for folder in needed:
-        (image / folder.relative_to("/")).mkdir(parents=True, exist_ok=True)
-    runtime = " ".join(["charliecloud", *(f"--bind={folder}" for folder in needed)])
-    flags = ["--container", str(image), "--runtime", runtime, "--python", str(python)]
+    flags = charliecloud_flags(tmp_path)
     tell = "echo in $MUSTER_LAUNCH_CPUS; ls -d /boot; exit 6"
     done = muster("launch", *flags, "--", "sh", "-c", tell, cwd=tmp_path, USER="root")
     assert done.returncode == 6, done.stderr

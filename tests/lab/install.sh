@@ -3,6 +3,7 @@
 #
 #   tests/lab/install.sh                 namespaces, Slurm, sshd, Open MPI, MPICH
 #   tests/lab/install.sh gridengine      Grid Engine as well
+#   tests/lab/install.sh charliecloud    Charliecloud as well
 set -eu
 
 packages="iproute2 util-linux mount procps munge slurmctld slurmd slurm-client
@@ -10,7 +11,8 @@ packages="iproute2 util-linux mount procps munge slurmctld slurmd slurm-client
 for extra in "$@"; do
     case $extra in
         gridengine) packages="$packages gridengine-master gridengine-exec gridengine-client" ;;
-        *) echo "install.sh: unknown part '$extra'; the only one is 'gridengine'" >&2; exit 2 ;;
+        charliecloud) packages="$packages charliecloud" ;;
+        *) echo "install.sh: unknown part '$extra'; expected 'gridengine' or 'charliecloud'" >&2; exit 2 ;;
     esac
 done
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clusters.containers import charliecloud_flags
 from tests.lab.cluster import Lab
 from tests.lab.gridengine import GridEngine
 from tests.lab.mpi import Mpi
@@ -290,3 +292,14 @@ def test_a_head_without_ports_ends_ranks_that_meet_at_an_address(lab: Lab, share
     assert other.wait(timeout=10) == 4
     assert "the head on node1 failed: " in log.read_text()
     assert_nothing_is_left(lab.nodes)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("ch-run") is None, reason="Charliecloud is not installed")
+def test_slurm_starts_the_ranks_inside_containers(lab: Lab, slurm: Slurm, shared: Path) -> None:
+    flags = charliecloud_flags(shared)
+    command = ["salloc", "--nodes=3", "--ntasks-per-node=1", *launch(shared, *flags), *tell(shared, code=7)]
+    done = lab.login.run(command, env={"USER": "root"}, cwd=shared, check=False, limit_s=120)
+    assert done.returncode == 7, done.stderr
+    assert told(shared)["hosts"] == HOSTS
+    assert_nothing_is_left([lab.login, *lab.nodes])

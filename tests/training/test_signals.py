@@ -173,7 +173,7 @@ def test_a_long_iteration_is_abandoned_in_a_short_grace_period(
     sent = time.monotonic()
     os.killpg(process.pid, signal.SIGTERM)
     _, stderr = process.communicate(timeout=30)
-    assert (process.returncode, time.monotonic() - sent < 4) == (143, True), stderr
+    assert (process.returncode, time.monotonic() - sent < 5) == (143, True), stderr
     status = json.loads((tmp_path / "runs" / "run" / "status.json").read_text())
     assert status["state"] == "stopped"
     assert int((tmp_path / "runs" / "run" / "checkpoints" / "latest").resolve().name) == status["iteration"] > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -79,7 +78,7 @@ def launch(
     from muster.clusters.launching.launch import launch as run_launch
     from muster.clusters.launching.launch import refuse_where_impossible, require_dashboard
     from muster.clusters.launching.options import DEFAULT_TIMEOUT, LaunchOptions
-    from muster.clusters.launching.step_commands import Step, folders_inside, start_ranks
+    from muster.clusters.launching.step_commands import Step, enter_container, start_ranks
     from muster.clusters.named import NamedCluster, find_cluster
 
     refuse_where_impossible(os.environ)
@@ -114,6 +113,5 @@ def launch(
     step = Step(options.records, launcher or site.launcher, inside)
     if (code := start_ranks(allocation, step)) is not None:
         raise typer.Exit(code)
-    if inside is not None:
-        inside.enter(sys.argv[1:], folders_inside(allocation, options.records))
+    enter_container(allocation, step)
     raise typer.Exit(run_launch(allocation, options))

@@ -19,6 +19,7 @@ from muster.clusters.allocation.machine import is_this_machine
 from muster.clusters.allocation.model import Allocation, Host
 from muster.clusters.allocation.pbs_server import find_program
 from muster.clusters.allocation.variables import Environment
+from muster.clusters.launching import remote_stub
 from muster.clusters.launching.options import TOKEN_VARIABLE
 from muster.clusters.launching.rendezvous import MeetingFolder
 from muster.clusters.launching.signals import STANDARD_INPUT_VARIABLE, passed_on
@@ -114,7 +115,7 @@ class _RemoteRank:
         self._is_here = is_this_machine(host.name) or (rank == 0 and not shell.passes_input)
         self.hears = self._is_here or shell.passes_input
         """Whether it reads on its standard input what it is told."""
-        program = [sys.executable, "-m", "muster.clusters.launching.remote_stub"]
+        program = [sys.executable, remote_stub.__file__]
         if self.hears:
             order["environment"][STANDARD_INPUT_VARIABLE] = "1"
         else:

@@ -1,6 +1,8 @@
 """A rank that `muster launch` starts on another host: a line of its input, or a file, says what to do, with what.
 
 So neither quoting nor a process list has a part in it, whatever shells are on the way.
+
+Run as a script of its own, with the standard library alone: before the order is read, nothing leads to muster.
 """
 
 from __future__ import annotations

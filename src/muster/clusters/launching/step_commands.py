@@ -100,11 +100,24 @@ def _program(allocation: Allocation, step: Step, launch_id: str) -> list[str]:
         command = [sys.executable, "-m", "muster", *sys.argv[1:]]
     else:
         variables[INSIDE_VARIABLE] = "1"
-        command = step.container.line(sys.argv[1:], folders_inside(allocation, step.records))
+        command = step.container.line(sys.argv[1:], _folders_inside(allocation, step.records))
     return ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
 
 
-def folders_inside(allocation: Allocation, records: Path) -> list[Path]:
+def enter_container(allocation: Allocation, step: Step) -> None:
+    """Continue inside the container, if there is one and this is not inside already.
+
+    Raises:
+        ClusterError: if its runtime is not here.
+    """
+    if step.container is None:
+        return
+    if allocation.end_time is not None:
+        os.environ[END_TIME_VARIABLE] = str(allocation.end_time.value)
+    step.container.enter(sys.argv[1:], _folders_inside(allocation, step.records))
+
+
+def _folders_inside(allocation: Allocation, records: Path) -> list[Path]:
     """Return the folders that ranks in a container need beside the current one; that of the launches is made."""
     records.mkdir(parents=True, exist_ok=True)
     return [records.parent, Path(allocation.scratch.value)]
