@@ -3,7 +3,7 @@
 #COBALT --jobname run
 #COBALT -n 1
 #COBALT -t 60
-#COBALT --attrs attrs=mcdram=cache:numa=quad
+#COBALT --attrs mcdram=cache:numa=quad
 
 export MUSTER_END_TIME=${COBALT_ENDTIME:-$(( $(date +%s) + 3600 ))}
 cd /project || exit 1

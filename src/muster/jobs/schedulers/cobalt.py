@@ -28,7 +28,7 @@ _HEADING = ["JobID", "State"]
 def directives(job: Job) -> list[str | None]:
     """Cobalt gives whole hosts."""
     cluster = job.cluster
-    attributes = [option("attrs={}", cluster.constraint), option("filesystems={}", cluster.licences)]
+    attributes = [cluster.constraint or None, option("filesystems={}", cluster.licences)]
     return [
         f"--jobname {job.name}",
         option("-n {}", 1 if cluster.nodes is None else cluster.nodes),

@@ -63,8 +63,9 @@ def ask_states(jobs: Sequence[str]) -> dict[str, JobAnswer]:
     """Ask for these jobs, those that have ended too."""
     fields = "jobid stat start_time estimated_start_time pend_reason jobindex"
     text = ask("bjobs", "-a", "-json", "-o", fields, *jobs, accepted=(0, NO_JOB))
+    # A job that is not known is a record with an error; an LSF that is down ends with the same code.
     if not text.strip():
-        return {}
+        raise UnansweredError("bjobs answered nothing")
     answers = {}
     try:
         for record in json.loads(text)["RECORDS"]:
