@@ -137,10 +137,7 @@ def test_lsf_queues_a_saved_job_again(make_site: MakeSite) -> None:
     assert [link.job_id for link in job.links()] == ["1", "1"]
 
 
-def test_a_scheduler_that_is_down_is_no_reason_to_act(site: FakeSite, request: pytest.FixtureRequest) -> None:
-    if site.scheduler == "lsf":
-        reason = "bjobs exits with 255 for an unknown job and for an LSF that does not answer"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+def test_a_scheduler_that_is_down_is_no_reason_to_act(site: FakeSite) -> None:
     job = submit(site, "until test -e go; do sleep 0.1; done")
     wait_for(job, ["running"])
     site.go_down()

@@ -29,10 +29,7 @@ CASES = {
     **{name: f"--on {name} --account proj" for name in PROFILES},
 }
 WITHOUT_FAKE = ("slurm", "sge", "eagle", "frontier", "kestrel", "lumi", "perlmutter")
-REFUSED = {
-    "cobalt": "Cobalt needs a wall time",
-    "cobalt-constraint": "the attributes are written as one named attrs",
-}
+REFUSED = {"cobalt": "Cobalt needs a wall time"}
 HOSTS = tuple(HostEntry(f"node{number}", cpus=64, memory_mib=600_000) for number in range(1, 5))
 QUEUES = {name: QueueEntry() for name in ("workq", "debug", "debug-cache-quad")}
 
@@ -85,7 +82,6 @@ def test_schedulers_accept_every_directive(case: str, project: Path) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["cobalt", "flux"])
-@pytest.mark.xfail(reason="a script is rendered for the array, which these do not have", strict=True)
 def test_seeds_are_jobs_of_their_own_where_there_are_no_arrays(scheduler: str, project: Path) -> None:
     done = muster_here(
         "submit", "CartPole-v1", "--dry-run", "--on", scheduler, "--seeds", "2", "--wall-time", "1h"

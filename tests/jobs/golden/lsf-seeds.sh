@@ -12,4 +12,4 @@ cd /project || exit 1
 export PYTHONUNBUFFERED=1
 
 # Runs: muster launch --cluster /project/runs/run/seed-0/job/cluster.toml -- muster train /project/runs/run/seed-0/job/submitted.toml --name seed-0 --runs-dir /project/runs/run --resume
-exec /python -P -m muster link /project/runs/run/seed-$(( 0 + LSB_JOBINDEX - 1 ))
+exec /python -P -m muster link /project/runs/run/seed-$(( 0 + LSB_JOBINDEX - 1 )) >> /project/runs/run/seed-$(( 0 + LSB_JOBINDEX - 1 ))/job/"lsf-$LSB_JOBID.out" 2>&1

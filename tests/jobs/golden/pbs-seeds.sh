@@ -14,4 +14,4 @@ cd /project || exit 1
 export PYTHONUNBUFFERED=1
 
 # Runs: muster launch --cluster /project/runs/run/seed-0/job/cluster.toml -- muster train /project/runs/run/seed-0/job/submitted.toml --name seed-0 --runs-dir /project/runs/run --resume
-exec /python -P -m muster link /project/runs/run/seed-$(( 0 + PBS_ARRAY_INDEX - 1 ))
+exec /python -P -m muster link /project/runs/run/seed-$(( 0 + PBS_ARRAY_INDEX - 1 )) >> /project/runs/run/seed-$(( 0 + PBS_ARRAY_INDEX - 1 ))/job/"pbs-$PBS_JOBID.out" 2>&1
