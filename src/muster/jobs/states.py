@@ -17,6 +17,7 @@ from muster.runs.status import Status, heartbeat_is_fresh, read_status
 
 Answers = dict[str, JobAnswer] | UnansweredError
 ENDED_STATES = ("finished", "failed", "cancelled", "stopped", "lost")
+_ENDING = "training has ended; Ray is being ended on all hosts"
 
 
 @dataclass(frozen=True)
@@ -144,35 +145,28 @@ def _judge(
             return (*_running(order, last, status), answer.start)
         if answer.state == QUEUED:
             return "queued", answer.reason, answer.start
-    waiting = [answers[name] for name in (*job.waiting(), *_again(last)) if name in answers]
-    for answer in waiting:
+    if last is not None and last.ended is not None and (answer := answers.get(last.job_id)):
+        if answer.state == RUNNING:
+            return "saving", _ENDING, answer.start
+        if answer.state == QUEUED:
+            return "queued", answer.reason, answer.start
+    for answer in (answers[name] for name in job.waiting() if name in answers):
         if answer.state == RUNNING:
             return "starting", "", answer.start
-    for answer in waiting:
-        if answer.state == QUEUED and not _is_over(last):
+        if answer.state == QUEUED and (last is None or may_continue(last.exit_code)):
             return "queued", answer.reason, answer.start
     return _ended(job, last, status)
 
 
-def _again(last: Link | None) -> list[str]:
-    """Return the job of a link that has saved, which may be queued again."""
-    return [last.job_id] if last is not None and last.ended is not None else []
-
-
-def _is_over(last: Link | None) -> bool:
-    return last is not None and not may_continue(last.exit_code)
-
-
 def _running(order: Order, last: Link, status: Status) -> tuple[str, str]:
+    """Say what a run does whose job runs; training writes into its status which link it belongs to."""
     if order.kind != "train":
         return "running", ""
-    if heartbeat_is_fresh(status) and status.updated >= last.started:
-        return status.state, status.reason
-    if status.updated < last.started:
+    if status.link != last.number:
         return "starting", "Ray is being started on all hosts"
     if status.state in ENDED_STATES:
-        return "saving", "training has ended; Ray is being ended on all hosts"
-    return status.shown_state, "no heartbeat for a minute"
+        return "saving", _ENDING
+    return status.shown_state, status.reason if heartbeat_is_fresh(status) else "no heartbeat for a minute"
 
 
 def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str, str]:
