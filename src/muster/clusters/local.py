@@ -102,7 +102,9 @@ def joined(address: str, *, show_worker_output: bool) -> Iterator[None]:
         yield
     finally:
         _JOINED.remove(joined_ray)
-        if joined_ray.is_lost():
+        is_lost = joined_ray.is_lost()
+        joined_ray.close()
+        if is_lost:
             _STUCK.append(True)
         else:
             _leave()

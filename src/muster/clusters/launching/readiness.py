@@ -28,7 +28,8 @@ class ClusterView:
         self.pause_seconds = BRING_UP_SECONDS
         for name in [name for name in os.environ if name.startswith(FOREIGN_RAY)]:
             del os.environ[name]
-        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+        # Not by its path: Ray aborts this process if the file is gone when it first connects.
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token.read_text(encoding="ascii").strip()}
         threading.Thread(target=self._ask, name="cluster view", daemon=True).start()
 
     def alive(self) -> set[str]:
