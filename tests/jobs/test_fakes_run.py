@@ -12,9 +12,10 @@ import pytest
 from muster.clusters.named import FoundCluster, NamedCluster
 from muster.errors import JobError
 from muster.jobs.cancelling import cancel_run
+from muster.jobs.delivery import carry_out
 from muster.jobs.folder import JobFolder
 from muster.jobs.states import RunState, read_states
-from muster.jobs.submission import SubmitOptions, carry_out, plan_command
+from muster.jobs.submission import SubmitOptions, plan_command
 from tests.fakes.jobs import DONE
 from tests.fakes.site import FakeSite
 

@@ -13,7 +13,6 @@ from muster.cli.options import AsJson, RunsDir, Settings, whole_number
 from muster.cli.screen import console, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.quantities import counted
-from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 
 if TYPE_CHECKING:
@@ -89,7 +88,8 @@ def submit(
 
     What runs is what was submitted: a copy of the project's files is kept with the run.
     """
-    from muster.jobs.submission import SubmitOptions, carry_out
+    from muster.jobs.delivery import carry_out
+    from muster.jobs.submission import SubmitOptions
 
     given = {
         "nodes": nodes,
@@ -105,18 +105,18 @@ def submit(
         "chain": chain,
     }
     command: list[str] = context.meta.get(COMMAND, [])
-    if not doctor and bool(target) == bool(command):
-        raise InputError(
-            "submit: give an experiment (muster submit exp.toml --on NAME) "
-            "or a command (muster submit --on NAME -- python train.py)"
-        )
+    _require_one_thing(target, command, doctor=doctor)
+    if (doctor or command) and (seeds is not None or settings):
+        flag = "--seeds" if seeds is not None else "--set"
+        raise InputError(f"{flag}: only for an experiment, not for {'--doctor' if doctor else 'a command'}")
     directory = folder_of_runs(runs_dir)
-    again = _earlier(target, directory) if resume and target else None
-    if again is not None and on is None:
+    flags = {key: value for key, value in given.items() if value is not None}
+    again = _earlier(target, directory) if resume and target and not doctor else None
+    if again is not None:
+        others = {"on": on, "directive": directive, "seeds": seeds, "name": name, "no_snapshot": no_snapshot}
+        _require_no_flags(again, {**flags, **others, "set": settings})
         on = str(again.folder / "cluster.toml")
-    cluster = _cluster(
-        on, target, {key: value for key, value in given.items() if value is not None}, directive or []
-    )
+    cluster = _cluster(on, target, flags, directive or [])
     options = SubmitOptions(
         cluster=cluster,
         directory=directory,
@@ -127,7 +127,9 @@ def submit(
         snapshot=not no_snapshot,
         writes=not (dry_run or render),
     )
-    plan = _plan_again(again, options) if again else _plan(target, command, options, settings or [], doctor=doctor)
+    plan = (
+        _plan_again(again, max_jobs) if again else _plan(target, command, options, settings or [], doctor=doctor)
+    )
     if dry_run or render is not None:
         _show_plan(plan, render)
         return
@@ -136,6 +138,26 @@ def submit(
         print_json({"run": str(plan.job.path), "scheduler": plan.order.scheduler, "jobs": jobs})
     else:
         _show_submitted(plan, jobs)
+
+
+def _require_one_thing(target: str | None, command: list[str], *, doctor: bool) -> None:
+    if doctor and command:
+        raise InputError("submit: give --doctor or a command, not both")
+    if not doctor and bool(target) == bool(command):
+        raise InputError(
+            "submit: give an experiment (muster submit exp.toml --on NAME) "
+            "or a command (muster submit --on NAME -- python train.py)"
+        )
+
+
+def _require_no_flags(job: JobFolder, flags: dict[str, Any]) -> None:
+    """Refuse flags that would not be heeded when a run's own script is sent again."""
+    names = [f"--{key.replace('_', '-')}" for key, value in flags.items() if value]
+    if names:
+        raise InputError(
+            f"{', '.join(names)}: {job.path.name} would be submitted with the same script again, without them\n"
+            f"    to change anything, give the experiment: muster submit FILE --name {job.path.name} --resume ..."
+        )
 
 
 def _cluster(on: str | None, target: str | None, given: dict[str, str], directives: list[str]) -> FoundCluster:
@@ -170,19 +192,11 @@ def _plan(
     target: str | None, command: list[str], options: SubmitOptions, settings: list[str], *, doctor: bool
 ) -> Plan:
     from muster.experiment.loading import load_experiment, parse_set
-    from muster.jobs.folder import JobFolder
-    from muster.jobs.limits import measured_need, require_complete, require_possible, require_time
-    from muster.jobs.states import require_ended
+    from muster.jobs.limits import require_complete, require_possible
     from muster.jobs.submission import plan_command, plan_doctor, plan_training
 
     scheduler = require_complete(options.cluster)
-    earlier = RunFolder(options.directory / options.name) if options.resume and options.name else None
-    require_time(options.cluster.cluster, measured_need(earlier) if earlier else None)
     require_possible(options.cluster, scheduler, may_ask=options.writes)
-    if options.resume and options.name:
-        job = JobFolder(options.directory / options.name)
-        if job.exists():
-            require_ended(job)
     if doctor:
         return plan_doctor(target, options)
     if command:
@@ -199,13 +213,13 @@ def _earlier(target: str, directory: Path) -> JobFolder | None:
     return next((job for job in found if job.exists()), None)
 
 
-def _plan_again(job: JobFolder, options: SubmitOptions) -> Plan:
+def _plan_again(job: JobFolder, max_jobs: int) -> Plan:
     from muster.jobs.states import require_ended
     from muster.jobs.submission import plan_again
 
     job.require_own(f"submit {job.path.name} --resume")
     require_ended(job)
-    return plan_again(job, options)
+    return plan_again(job, max_jobs)
 
 
 def _show_plan(plan: Plan, render: Path | None) -> None:
@@ -221,10 +235,13 @@ def _show_plan(plan: Plan, render: Path | None) -> None:
 
 
 def _write_script(plan: Plan, path: Path) -> None:
+    from muster.files.regular import odd_kind
     from muster.runs.files import explained, write_text
 
     if len(plan.sent) > 1:
         raise InputError(f"--render {path}: there are {len(plan.sent)} scripts; --dry-run prints them all")
+    if (what := odd_kind(path)) is not None:
+        raise InputError(f"--render {path}: is {what}, expected a file")
     with explained(path):
         write_text(path, plan.sent[0].script)
     console().print(f"{path}: written; nothing was submitted")

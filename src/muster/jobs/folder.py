@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -105,6 +104,11 @@ class JobFolder:
     def order_file(self) -> Path:
         """What to run, for the jobs themselves."""
         return self.folder / "job.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that submits the run."""
+        return self.folder / "lock"
 
     def exists(self) -> bool:
         """Whether this run was submitted."""
@@ -289,9 +293,9 @@ def _count(line: dict[str, Any], key: str) -> int | None:
 def _seconds(line: dict[str, Any], key: str) -> float | None:
     """Return a finite number of a record that is not negative, or None if it is anything else."""
     value = line.get(key)
-    if type(value) not in (int, float) or not 0 <= value <= _LARGEST_COUNT or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    return float(value) if 0 <= value <= _LARGEST_COUNT else None
 
 
 def _entries(folder: Path) -> Sequence[Path]:

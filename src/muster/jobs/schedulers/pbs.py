@@ -87,7 +87,9 @@ def ask_states(jobs: Sequence[str]) -> dict[str, JobAnswer]:
         state = STATES.get(str(found.get("job_state")))
         if state is None:
             raise UnansweredError(f"qstat answered a state that is not known: {found.get('job_state')!r}")
-        start = str(found.get("stime") or found.get("estimated", {}).get("start_time") or "")
+        estimated = found.get("estimated")
+        planned = estimated.get("start_time") if isinstance(estimated, dict) else None
+        start = str(found.get("stime") or planned or "")
         answers[job] = JobAnswer(state, str(found.get("comment") or ""), start)
     return answers
 
