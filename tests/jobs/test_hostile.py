@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from muster.jobs.commands import ask, user_name
+from muster.errors import JobError
+from muster.jobs import cancelling
+from muster.jobs.commands import UnansweredError, ask, user_name
 from muster.jobs.folder import JobFolder, Order
+from muster.jobs.schedulers import SCHEDULERS
 from tests.commands import muster_here
 from tests.jobs.conftest import Program
 
@@ -67,3 +71,89 @@ def test_the_end_of_a_link_is_its_own_even_if_another_one_started_since(job: Job
         job.add("started", link=number, job_id=str(number), progress=0)
     job.add("ended", link=1, job_id="1", exit_code=75)
     assert [link.exit_code for link in job.links()] == [75, None]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "command", "answer"),
+    [
+        ("pbs", "qstat", "true"),
+        ("pbs", "qstat", "echo '{\"Jobs\": [1]}'"),
+        ("pbs", "qstat", "exit 1"),
+        ("lsf", "bjobs", "true"),
+        ("lsf", "bjobs", 'echo \'{"RECORDS": [{"JOBID": "1", "STAT": "UNKWN"}]}\''),
+        ("sge", "qstat", "echo '<html/>'"),
+        ("cobalt", "qstat", "echo connection refused"),
+        ("flux", "flux", "echo 'no broker'"),
+    ],
+)
+def test_an_answer_that_is_none_never_means_that_a_job_has_ended(
+    program: Program, scheduler: str, command: str, answer: str
+) -> None:
+    program(command, answer)
+    with pytest.raises(UnansweredError):
+        SCHEDULERS[scheduler].ask(["1"])
+
+
+def test_odd_types_in_an_answer_do_no_harm(program: Program) -> None:
+    program("bjobs", 'echo \'{"RECORDS": [{"JOBID": 1, "STAT": "RUN", "PEND_REASON": {"a": 1}}]}\'')
+    assert SCHEDULERS["lsf"].ask(["1"])["1"].state == "running"
+    program("qstat", 'echo \'{"Jobs": {"1": {"job_state": "Q", "estimated": "soon"}}}\'')
+    assert SCHEDULERS["pbs"].ask(["1"])["1"].state == "queued"
+    program("qstat", "exit 153")
+    assert SCHEDULERS["pbs"].ask(["1"]) == {}
+
+
+def test_a_job_that_starts_while_the_scheduler_is_asked_is_not_lost(job: JobFolder, program: Program) -> None:
+    job.add("started", link=1, job_id="1", progress=0)
+    lines = [{"event": "started", "link": 2, "job_id": "2", "time": 1.0}]
+    added = "; ".join(f"echo '{json.dumps(line)}' >> {job.record}" for line in lines)
+    program("squeue", f"echo '{HEADING}'; echo '2|RUNNING|N/A|None'; {added}")
+    assert json.loads(muster_here("status", "a", "--json").out)["state"] == "starting"
+
+
+def test_cancel_lets_a_run_save_even_if_the_scheduler_does_not_answer(
+    job: JobFolder, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancelling, "SAVE_SECONDS", 0.1)
+    job.add("started", link=1, job_id="1", progress=0)
+    program("squeue", "exit 1")
+    program("scancel", "true")
+    done = muster_here("cancel", "a")
+    assert (done.code, "job 1 is running: waiting until it has saved" in done.err) == (0, True)
+
+
+def test_a_job_that_ended_while_it_was_cancelled_is_no_failure(job: JobFolder, program: Program) -> None:
+    program("squeue", f"echo '{HEADING}'; [ -e {job.path}/gone ] || echo '1|PENDING|N/A|None'")
+    program("scancel", f"touch {job.path}/gone; echo 'Invalid job id' >&2; exit 1")
+    assert muster_here("cancel", "a").code == 0
+
+
+def test_all_runs_of_an_array_are_told_to_save_before_any_is_waited_for(
+    project: Path, job: JobFolder, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = JobFolder(project / "runs" / "b")
+    other.create(job.order(), {})
+    other.add("submitted", job_id="2", anew=True)
+    program("squeue", f"echo '{HEADING}'; echo '1|PENDING|N/A|None'; echo '2|PENDING|N/A|None'")
+    program("scancel", "exit 1")
+    with pytest.raises(JobError):
+        cancelling.cancel_runs([job, other], print)
+    assert job.is_cancelled()
+    assert other.is_cancelled()
+
+
+def test_logs_skip_what_is_no_file(job: JobFolder) -> None:
+    logs = job.path / "launches" / "1" / "logs"
+    logs.mkdir(parents=True)
+    os.mkfifo(logs / "pipe.log")
+    (logs / "nowhere.log").symlink_to("missing")
+    (logs / "node1\x1b[2J.log").write_text("")
+    done = muster_here("logs", "a", "--host", "pipe")
+    assert done.code == 2
+    assert "\x1b[2J" not in done.err
+
+
+def test_a_terminal_is_not_controlled_by_a_record(job: JobFolder) -> None:
+    job.create(Order(kind="train", cluster="\x1b[2Jc", scheduler="slurm", max_jobs=5), {})
+    for arguments in (("status",), ("status", "a")):
+        assert "\x1b[2J" not in muster_here(*arguments).out

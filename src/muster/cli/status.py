@@ -93,7 +93,7 @@ def _show_one(state: RunState) -> None:
     table.add_row("run", printable(state.run))
     reason = f": {printable(state.reason)}" if state.reason else ""
     table.add_row("state", _styled(state).append(reason, "default"))
-    table.add_row("job", f"{state.job_id or '-'} on {state.cluster} ({state.scheduler})")
+    table.add_row("job", f"{state.job_id or '-'} on {printable(state.cluster)} ({state.scheduler})")
     if state.start:
         table.add_row("starts" if state.state == "queued" else "started", printable(state.start))
     table.add_row("link", f"{state.link} of at most {state.max_jobs}")

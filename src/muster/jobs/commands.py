@@ -22,6 +22,11 @@ _LEFT_OUT = ("SLURM_", "PMI_", "MUSTER_", "RAY_", "SQUEUE_", "SINFO_")
 class UnansweredError(Exception):
     """A scheduler did not answer, or what it answered is not understood: nothing may be done because of it."""
 
+    def __init__(self, reason: str, code: int | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        """What the command exited with, if it was that."""
+
 
 def ask(*command: str, accepted: Sequence[int] = (0,)) -> str:
     """Return what a question's answer is.
@@ -40,7 +45,7 @@ def ask(*command: str, accepted: Sequence[int] = (0,)) -> str:
     if done.returncode not in accepted:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise UnansweredError(
-            f"{command[0]} failed with code {done.returncode}: {said[0] if said else 'no output'}"
+            f"{command[0]} failed with code {done.returncode}: {said[0] if said else 'no output'}", done.returncode
         )
     return done.stdout
 

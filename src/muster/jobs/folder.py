@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -116,8 +116,7 @@ class JobFolder:
 
     def outputs(self) -> list[Path]:
         """Return the scheduler's output of all jobs, the oldest first."""
-        found = [path for path in _entries(self.folder) if ".o" in path.name and is_regular(path)]
-        return sorted(found, key=lambda path: path.stat().st_mtime)
+        return by_age(path for path in _entries(self.folder) if ".o" in path.name)
 
     def create(self, order: Order, files: dict[str, str]) -> None:
         """Write what was submitted, and further files beside it.
@@ -220,8 +219,18 @@ def list_jobs(directory: Path) -> list[JobFolder]:
     """Return the submitted runs of a folder, those of an array one by one, the newest first."""
     outer = [path for path in _entries(directory) if is_folder(path)]
     inner = [path for folder in outer for path in _entries(folder) if is_folder(path)]
-    found = [job for path in [*outer, *inner] if (job := JobFolder(path)).exists()]
-    return sorted(found, key=lambda job: -job.order_file.stat().st_mtime)
+    newest = by_age(JobFolder(path).order_file for path in [*outer, *inner])[::-1]
+    return [JobFolder(path.parent.parent) for path in newest]
+
+
+def by_age(paths: Iterable[Path]) -> list[Path]:
+    """Return those paths that lead to regular files, the oldest first."""
+    ages: dict[Path, float] = {}
+    for path in paths:
+        with suppress(OSError):
+            if is_regular(path):
+                ages[path] = path.stat().st_mtime
+    return sorted(ages, key=lambda path: ages[path])
 
 
 def find_job(run: str | Path, directory: Path) -> JobFolder:

@@ -96,9 +96,12 @@ def ask_states(jobs: Sequence[str]) -> dict[str, JobAnswer]:
 
 def _ask(job: str) -> dict[str, Any] | None:
     """Return what the server says of a job, or None if it has forgotten it."""
-    text = ask("qstat", "-x", "-f", "-F", "json", job, accepted=(0, UNKNOWN_JOB, FINISHED_JOB))
-    if not text.strip():
-        return None
+    try:
+        text = ask("qstat", "-x", "-f", "-F", "json", job)
+    except UnansweredError as error:
+        if error.code in (UNKNOWN_JOB, FINISHED_JOB):
+            return None
+        raise
     try:
         jobs = json.loads(text, strict=False).get("Jobs", {})
         found = next(iter(jobs.values()), None)
