@@ -177,7 +177,15 @@ def list_clusters() -> list[FoundCluster]:
 
 def user_file() -> Path:
     """Return the user's own file of clusters."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / USER_FILE
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home_folder() / ".config") / USER_FILE
+
+
+def home_folder() -> Path:
+    """Return the user's home; the root folder for a user who has none, as in some containers."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 def _only_cluster(path: Path, flag: str) -> FoundCluster:
