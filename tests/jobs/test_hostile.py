@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from muster.errors import JobError
-from muster.jobs import cancelling
+from muster.jobs import cancelling, logs
 from muster.jobs.commands import UnansweredError, ask, user_name
 from muster.jobs.folder import JobFolder, Order
+from muster.jobs.logs import harmless
 from muster.jobs.schedulers import SCHEDULERS
 from tests.commands import muster_here
 from tests.jobs.conftest import Program
@@ -143,11 +144,11 @@ def test_all_runs_of_an_array_are_told_to_save_before_any_is_waited_for(
 
 
 def test_logs_skip_what_is_no_file(job: JobFolder) -> None:
-    logs = job.path / "launches" / "1" / "logs"
-    logs.mkdir(parents=True)
-    os.mkfifo(logs / "pipe.log")
-    (logs / "nowhere.log").symlink_to("missing")
-    (logs / "node1\x1b[2J.log").write_text("")
+    folder = job.path / "launches" / "1" / "logs"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "pipe.log")
+    (folder / "nowhere.log").symlink_to("missing")
+    (folder / "node1\x1b[2J.log").write_text("")
     done = muster_here("logs", "a", "--host", "pipe")
     assert done.code == 2
     assert "\x1b[2J" not in done.err
@@ -157,3 +158,38 @@ def test_a_terminal_is_not_controlled_by_a_record(job: JobFolder) -> None:
     job.create(Order(kind="train", cluster="\x1b[2Jc", scheduler="slurm", max_jobs=5), {})
     for arguments in (("status",), ("status", "a")):
         assert "\x1b[2J" not in muster_here(*arguments).out
+
+
+def test_what_a_job_printed_does_not_control_a_terminal() -> None:
+    assert harmless(b"\x1b[31mred\x1b[0m\t\r\n") == b"\x1b[31mred\x1b[0m\t\r\n"
+    for sequence in (b"\x1b]0;title\x07", b"\x1b[2J", b"\xc2\x9b2J", b"\x1b[5n", b"a\x08"):
+        shown = harmless(sequence).decode()
+        assert all(character.isprintable() for character in shown)
+
+
+def test_attach_ends_when_the_job_is_gone(
+    job: JobFolder, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "ASK_SECONDS", 0.0)
+    job.add("started", link=1, job_id="1", progress=0)
+    job.run.status.write_text('{"state": "running", "reason": "\\u001b[2J", "updated": 1.0}')
+    job.run.events.touch()
+    program("squeue", f"echo '{HEADING}'")
+    done = muster_here("attach", "a")
+    assert done.code == 0
+    assert done.out.endswith("lost: its job is gone and recorded no end: killed, or a host was lost\n")
+
+
+def test_a_link_outside_of_a_job_is_refused(job: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    done = muster_here("link", str(job.path))
+    assert (done.code, "SLURM_JOB_ID is not set" in done.err) == (2, True)
+
+
+def test_names_of_runs_are_never_cut_in_the_list(
+    project: Path, job: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    member = JobFolder(project / "runs" / ("long-name-" * 4) / "seed-1")
+    member.create(job.order(), {})
+    assert f"{'long-name-' * 4}/seed-1" in muster_here("status").out

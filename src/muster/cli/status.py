@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from muster.jobs.states import RunState
 
 _STYLES = {"running": "green", "finished": "green", "failed": "bold red", "lost": "bold red", "unknown": "yellow"}
+_HEADINGS = ("run", "state", "job", "link", "steps", "return", "reason")
+SHORTEST_REASON = 20
 
 
 def status(
@@ -51,7 +55,7 @@ def status(
     elif run is not None and len(states) == 1:
         _show_one(states[0])
     else:
-        _show_all(states)
+        _show_all(states, directory)
 
 
 def _readable(jobs: list[JobFolder]) -> list[JobFolder]:
@@ -66,24 +70,34 @@ def _readable(jobs: list[JobFolder]) -> list[JobFolder]:
     return found
 
 
-def _show_all(states: list[RunState]) -> None:
+def _show_all(states: list[RunState], directory: Path) -> None:
+    """Show a line each; names and ids are to be typed, so only the reason is cut."""
+    rows = [(*_cells(state, directory), printable(state.reason)) for state in states]
     table = Table(box=None, pad_edge=False)
-    for heading in ("run", "state", "job", "link", "steps", "return", "node-hours", "reason"):
+    for heading, *cells in zip(_HEADINGS, *rows, strict=True):
+        is_last = heading == _HEADINGS[-1]
         table.add_column(
-            heading, justify="right" if heading in ("link", "steps", "return", "node-hours") else "left"
+            heading,
+            justify="right" if heading in ("link", "steps", "return") else "left",
+            no_wrap=True,
+            min_width=SHORTEST_REASON if is_last else max(map(cell_len, (heading, *cells))),
         )
-    for state in states:
-        table.add_row(
-            printable(state.run.rpartition("/")[2]),
-            _styled(state),
-            f"{state.scheduler} {state.job_id or '-'}",
-            str(state.link),
-            f"{state.steps:,}",
-            figure(state.return_mean),
-            f"{state.node_hours:.2f}",
-            printable(state.reason),
-        )
-    console().print(table)
+    for row in rows:
+        table.add_row(*row[:1], Text(row[1], _STYLES.get(row[1], "default")), *row[2:])
+    screen = console()
+    needed = sum((column.min_width or 0) + 2 for column in table.columns)
+    screen.print(table, width=max(screen.width, needed), crop=False)
+
+
+def _cells(state: RunState, directory: Path) -> tuple[str, ...]:
+    progress = (str(state.link), f"{state.steps:,}", figure(state.return_mean))
+    return printable(_name(state, directory)), state.state, state.job_id or "-", *progress
+
+
+def _name(state: RunState, directory: Path) -> str:
+    """Return what to call a run by: those of an array are in a folder of their own."""
+    path, folder = Path(state.run).resolve(), directory.resolve()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
 
 
 def _show_one(state: RunState) -> None:

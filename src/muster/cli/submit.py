@@ -51,7 +51,7 @@ def submit(
     gpus: Annotated[str | None, typer.Option(help="GPUs of each host.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of each host, such as 64G.")] = None,
     wall_time: Annotated[str | None, typer.Option(help="How long a job may run, such as 2h.")] = None,
-    account: Annotated[str | None, typer.Option(help="Whose allocation is charged.")] = None,
+    account: Annotated[str | None, typer.Option(help="Account to charge.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", "--partition", help="Queue or partition.")] = None,
     qos: Annotated[str | None, typer.Option(help="Quality of service.")] = None,
     constraint: Annotated[str | None, typer.Option(help="Features that hosts must have.")] = None,
@@ -60,33 +60,33 @@ def submit(
         list[str] | None, typer.Option(help="Further directive, verbatim; may be repeated.")
     ] = None,
     chain: Annotated[
-        str | None, typer.Option(help="How to go past the wall time: requeue, dependency, ahead or none.")
+        str | None, typer.Option(help="How to continue past the wall time: requeue, dependency, ahead or none.")
     ] = None,
     max_jobs: Annotated[
-        int, typer.Option(min=1, max=MOST_JOBS, help="Jobs that a run may take, one after another.")
+        int, typer.Option(min=1, max=MOST_JOBS, help="Most jobs of a run, one after another.")
     ] = 10,
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=MOST_JOBS, help="Train this many seeds, as an array.")
+        int | None, typer.Option(min=1, max=MOST_JOBS, help="Train this many seeds, as a job array.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run and its folder.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run of that name with new jobs.")] = False,
-    doctor: Annotated[bool, typer.Option("--doctor", help="Try the cluster's hosts with a short job.")] = False,
+    doctor: Annotated[bool, typer.Option("--doctor", help="Check the cluster's hosts with a short job.")] = False,
     no_snapshot: Annotated[
         bool, typer.Option("--no-snapshot", help="Run the project's files in place instead of a copy.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be sent; needs no scheduler.")
+        bool, typer.Option("--dry-run", help="Print what would be submitted; needs no scheduler.")
     ] = False,
     render: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the job script, send nothing.")
+        Path | None, typer.Option(metavar="FILE", help="Write the job script and submit nothing.")
     ] = None,
     settings: Settings = None,
     runs_dir: RunsDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a run to a scheduler; its jobs follow each other until the experiment's stop rule is met.
+    """Submit a run to a cluster's scheduler. Where one job's wall time is too short, further jobs continue it.
 
-    What runs is what was submitted: a copy of the project's files is kept with the run.
+    The job runs a copy of the project's files, made now: later edits do not change it.
     """
     from muster.jobs.delivery import carry_out
     from muster.jobs.submission import SubmitOptions
@@ -250,8 +250,10 @@ def _write_script(plan: Plan, path: Path) -> None:
 def _show_submitted(plan: Plan, jobs: list[str]) -> None:
     screen = console()
     what = f"job {jobs[0]}" if len(jobs) == 1 else counted(len(jobs), "job") + f", {jobs[0]} first"
-    screen.print(f"submitted {what} to {plan.order.scheduler}: run folder {plan.job.path}")
-    name = plan.job.path.name
-    screen.print(f"\n  muster status {name}   # where is it?")
-    screen.print(f"  muster logs -f {name}  # what does it say?")
-    screen.print(f"  muster cancel {name}   # save and end it")
+    path = plan.job.path
+    screen.print(f"submitted {what} to {plan.order.scheduler}: run folder {path}")
+    name = shlex.quote(path.name if path.parent == folder_of_runs().resolve() else str(path))
+    one = f"{name}/{plan.members[0].job.path.name}" if plan.members else name
+    screen.print(f"\n  muster status {name}")
+    screen.print(f"  muster logs -f {one}")
+    screen.print(f"  muster cancel {name}   # saves first")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,8 +17,10 @@ from muster.runs.reading import printable
 
 POLL_SECONDS = 0.5
 ASK_SECONDS = 30.0
-"""How often the scheduler is asked whether a job without a word of its own still lives."""
+"""How often the scheduler is asked whether a job that does not report is still alive."""
 _CHUNK = 65_536
+_CONTROL = re.compile(rb"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]")
+"""What may control a terminal: all but colours, tabs and ends of lines."""
 
 
 def follow(files: Callable[[], list[Path]], is_over: Callable[[], bool]) -> Iterator[bytes]:
@@ -36,8 +39,13 @@ def follow(files: Callable[[], list[Path]], is_over: Callable[[], bool]) -> Iter
         time.sleep(POLL_SECONDS)
 
 
+def harmless(output: bytes) -> bytes:
+    """Replace what would do more to a terminal than show text."""
+    return _CONTROL.sub("\ufffd".encode(), output)
+
+
 class Ending:
-    """Tells whether a run has ended, without asking the scheduler all the time."""
+    """Whether a run has ended, without asking the scheduler all the time."""
 
     def __init__(self, job: JobFolder) -> None:
         self._job = job

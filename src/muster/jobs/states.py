@@ -190,9 +190,9 @@ def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str,
     if job.is_cancelled():
         return "cancelled", reason or "by `muster cancel`", ""
     if last is None:
-        return "lost", "its job is no longer in the queue, and has never started: was it cancelled?", ""
+        return "lost", "its job left the queue without starting: was it cancelled?", ""
     if last.exit_code is None:
-        return "lost", "its job ended without a word: killed, or its host was lost", ""
+        return "lost", "its job is gone and recorded no end: killed, or a host was lost", ""
     if last.exit_code == 0:
         return "finished", reason, ""
     if last.exit_code in (SAVED, *INTERRUPTED):
@@ -202,8 +202,8 @@ def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str,
 
 def _last_heard(status: Status) -> str:
     if not status.updated:
-        return "the run itself has said nothing yet"
-    return f"the run itself was {status.state} {max(0.0, time.time() - status.updated):.0f} s ago"
+        return "the run has not reported yet"
+    return f"the run reported {status.state} {max(0.0, time.time() - status.updated):.0f} s ago"
 
 
 def _node_hours(links: Sequence[Link], order: Order, status: Status) -> float:
