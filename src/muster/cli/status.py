@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from muster.jobs.states import RunState
 
 _STYLES = {"running": "green", "finished": "green", "failed": "bold red", "lost": "bold red", "unknown": "yellow"}
-_HEADINGS = ("run", "state", "job", "link", "steps", "return", "reason")
-SHORTEST_REASON = 20
+_HEADINGS = ("run", "state", "job", "link", "steps", "return")
+_NUMBERS = _HEADINGS[3:]
+SHORTEST_REASON = 5
 
 
 def status(
@@ -72,21 +73,26 @@ def _readable(jobs: list[JobFolder]) -> list[JobFolder]:
 
 def _show_all(states: list[RunState], directory: Path) -> None:
     """Show a line each; names and ids are to be typed, so only the reason is cut."""
-    rows = [(*_cells(state, directory), printable(state.reason)) for state in states]
-    table = Table(box=None, pad_edge=False)
-    for heading, *cells in zip(_HEADINGS, *rows, strict=True):
-        is_last = heading == _HEADINGS[-1]
-        table.add_column(
-            heading,
-            justify="right" if heading in ("link", "steps", "return") else "left",
-            no_wrap=True,
-            min_width=SHORTEST_REASON if is_last else max(map(cell_len, (heading, *cells))),
-        )
-    for row in rows:
-        table.add_row(*row[:1], Text(row[1], _STYLES.get(row[1], "default")), *row[2:])
     screen = console()
-    needed = sum((column.min_width or 0) + 2 for column in table.columns)
-    screen.print(table, width=max(screen.width, needed), crop=False)
+    rows = [_HEADINGS, *(_cells(state, directory) for state in states)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    room = max(SHORTEST_REASON, screen.width - sum(widths) - 2 * len(widths))
+    screen.print(_line(rows[0], widths, "reason"), style="bold")
+    for row, state in zip(rows[1:], states, strict=True):
+        reason = Text(printable(state.reason))
+        reason.truncate(room, overflow="ellipsis")
+        screen.print(_line(row, widths, reason.plain, _STYLES.get(state.state, "default")))
+
+
+def _line(cells: tuple[str, ...], widths: list[int], reason: str, style: str = "") -> Text:
+    line = Text()
+    for heading, cell, width in zip(_HEADINGS, cells, widths, strict=True):
+        space = " " * (width - cell_len(cell))
+        line.append(space + cell if heading in _NUMBERS else cell + space, style if heading == "state" else "")
+        line.append("  ")
+    line.append(reason)
+    line.rstrip()
+    return line
 
 
 def _cells(state: RunState, directory: Path) -> tuple[str, ...]:
