@@ -11,10 +11,11 @@ import pytest
 
 from muster.clusters.named import FoundCluster, NamedCluster
 from muster.errors import JobError
-from muster.jobs.cancelling import cancel_run
+from muster.jobs.cancelling import cancel_runs
+from muster.jobs.delivery import carry_out
 from muster.jobs.folder import JobFolder
 from muster.jobs.states import RunState, read_states
-from muster.jobs.submission import SubmitOptions, carry_out, plan_command
+from muster.jobs.submission import SubmitOptions, plan_command
 from tests.fakes.jobs import DONE
 from tests.fakes.site import FakeSite
 
@@ -87,7 +88,7 @@ def test_a_cancelled_job_saves_and_is_gone(site: FakeSite) -> None:
     wait_for(job, ["running"])
     while not Path("up").exists():
         time.sleep(0.05)
-    assert cancel_run(job, lambda _: None)
+    assert cancel_runs([job], lambda _: None)
     assert wait_for(job, ENDS).state == "cancelled"
     assert Path("saved").exists()
     deadline = time.monotonic() + 15

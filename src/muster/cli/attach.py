@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
-
-import typer
 
 from muster.cli.options import Run, RunsDir
 from muster.cli.screen import console
@@ -33,6 +30,4 @@ def attach(run: Run, runs_dir: RunsDir = None) -> None:
     except KeyboardInterrupt:
         screen.print("\ndetached; the run continues")
         return
-    status: Any = watcher.status
-    screen.print(f"{status.shown_state}{f': {status.reason}' if status.reason else ''}")
-    raise typer.Exit(0)
+    screen.print(watcher.how_it_ended())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from muster.cli.options import Run, RunsDir
 from muster.cli.screen import console, show_notice
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -9,13 +11,12 @@ from muster.runs.folder import runs_dir as folder_of_runs
 
 def cancel(run: Run, runs_dir: RunsDir = None) -> None:
     """Cancel a submitted run: it saves, its jobs leave the queue, and nothing starts it again."""
-    from muster.jobs.cancelling import cancel_run
+    from muster.jobs.cancelling import cancel_runs
     from muster.jobs.folder import find_job, members
 
-    for job in members(find_job(run, folder_of_runs(runs_dir))):
-        if cancel_run(job, show_notice):
-            console().print(
-                f"{job.path.name}: cancelled; `muster submit ... --name {job.path.name} --resume` continues it"
-            )
-        else:
-            console().print(f"{job.path.name}: has ended already")
+    jobs = members(find_job(run, folder_of_runs(runs_dir)))
+    cancelled = cancel_runs(jobs, show_notice)
+    for job, is_cancelled in zip(jobs, cancelled, strict=True):
+        console().print(f"{job.path.name}: {'cancelled' if is_cancelled else 'has ended already'}")
+    if any(cancelled):
+        show_notice(f"`muster submit {shlex.quote(run)} --resume` continues it")

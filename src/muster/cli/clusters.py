@@ -37,7 +37,7 @@ def list_all(context: typer.Context, as_json: AsJson = False) -> None:
     for one in found:
         table.add_row(one.name, one.cluster.scheduler or ("ssh" if one.cluster.hosts else "-"), one.source)
     console().print(table)
-    console().print(f"\nalso the names of schedulers, with flags alone: {', '.join(SCHEDULERS)}")
+    console().print(f"\nor a scheduler with flags: {', '.join(SCHEDULERS)}")
 
 
 @clusters.command()

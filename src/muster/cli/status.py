@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from muster.jobs.states import RunState
 
 _STYLES = {"running": "green", "finished": "green", "failed": "bold red", "lost": "bold red", "unknown": "yellow"}
+_HEADINGS = ("run", "state", "job", "link", "steps", "return")
+_NUMBERS = _HEADINGS[3:]
+SHORTEST_REASON = 5
 
 
 def status(
@@ -51,7 +56,7 @@ def status(
     elif run is not None and len(states) == 1:
         _show_one(states[0])
     else:
-        _show_all(states)
+        _show_all(states, directory)
 
 
 def _readable(jobs: list[JobFolder]) -> list[JobFolder]:
@@ -66,24 +71,39 @@ def _readable(jobs: list[JobFolder]) -> list[JobFolder]:
     return found
 
 
-def _show_all(states: list[RunState]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("run", "state", "job", "link", "steps", "return", "node-hours", "reason"):
-        table.add_column(
-            heading, justify="right" if heading in ("link", "steps", "return", "node-hours") else "left"
-        )
-    for state in states:
-        table.add_row(
-            printable(state.run.rpartition("/")[2]),
-            _styled(state),
-            f"{state.scheduler} {state.job_id or '-'}",
-            str(state.link),
-            f"{state.steps:,}",
-            figure(state.return_mean),
-            f"{state.node_hours:.2f}",
-            printable(state.reason),
-        )
-    console().print(table)
+def _show_all(states: list[RunState], directory: Path) -> None:
+    """Show a line each; names and ids are to be typed, so only the reason is cut."""
+    screen = console()
+    rows = [_HEADINGS, *(_cells(state, directory) for state in states)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    room = max(SHORTEST_REASON, screen.width - sum(widths) - 2 * len(widths))
+    screen.print(_line(rows[0], widths, "reason"), style="bold")
+    for row, state in zip(rows[1:], states, strict=True):
+        reason = Text(printable(state.reason))
+        reason.truncate(room, overflow="ellipsis")
+        screen.print(_line(row, widths, reason.plain, _STYLES.get(state.state, "default")))
+
+
+def _line(cells: tuple[str, ...], widths: list[int], reason: str, style: str = "") -> Text:
+    line = Text()
+    for heading, cell, width in zip(_HEADINGS, cells, widths, strict=True):
+        space = " " * (width - cell_len(cell))
+        line.append(space + cell if heading in _NUMBERS else cell + space, style if heading == "state" else "")
+        line.append("  ")
+    line.append(reason)
+    line.rstrip()
+    return line
+
+
+def _cells(state: RunState, directory: Path) -> tuple[str, ...]:
+    progress = (str(state.link), f"{state.steps:,}", figure(state.return_mean))
+    return printable(_name(state, directory)), state.state, state.job_id or "-", *progress
+
+
+def _name(state: RunState, directory: Path) -> str:
+    """Return what to call a run by: those of an array are in a folder of their own."""
+    path, folder = Path(state.run).resolve(), directory.resolve()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
 
 
 def _show_one(state: RunState) -> None:
@@ -93,7 +113,7 @@ def _show_one(state: RunState) -> None:
     table.add_row("run", printable(state.run))
     reason = f": {printable(state.reason)}" if state.reason else ""
     table.add_row("state", _styled(state).append(reason, "default"))
-    table.add_row("job", f"{state.job_id or '-'} on {state.cluster} ({state.scheduler})")
+    table.add_row("job", f"{state.job_id or '-'} on {printable(state.cluster)} ({state.scheduler})")
     if state.start:
         table.add_row("starts" if state.state == "queued" else "started", printable(state.start))
     table.add_row("link", f"{state.link} of at most {state.max_jobs}")

@@ -13,7 +13,6 @@ from muster.cli.options import AsJson, RunsDir, Settings, whole_number
 from muster.cli.screen import console, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.quantities import counted
-from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def submit(
     gpus: Annotated[str | None, typer.Option(help="GPUs of each host.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of each host, such as 64G.")] = None,
     wall_time: Annotated[str | None, typer.Option(help="How long a job may run, such as 2h.")] = None,
-    account: Annotated[str | None, typer.Option(help="Whose allocation is charged.")] = None,
+    account: Annotated[str | None, typer.Option(help="Account to charge.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", "--partition", help="Queue or partition.")] = None,
     qos: Annotated[str | None, typer.Option(help="Quality of service.")] = None,
     constraint: Annotated[str | None, typer.Option(help="Features that hosts must have.")] = None,
@@ -61,35 +60,36 @@ def submit(
         list[str] | None, typer.Option(help="Further directive, verbatim; may be repeated.")
     ] = None,
     chain: Annotated[
-        str | None, typer.Option(help="How to go past the wall time: requeue, dependency, ahead or none.")
+        str | None, typer.Option(help="How to continue past the wall time: requeue, dependency, ahead or none.")
     ] = None,
     max_jobs: Annotated[
-        int, typer.Option(min=1, max=MOST_JOBS, help="Jobs that a run may take, one after another.")
+        int, typer.Option(min=1, max=MOST_JOBS, help="Most jobs of a run, one after another.")
     ] = 10,
     seeds: Annotated[
-        int | None, typer.Option(min=1, max=MOST_JOBS, help="Train this many seeds, as an array.")
+        int | None, typer.Option(min=1, max=MOST_JOBS, help="Train this many seeds, as a job array.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the run and its folder.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run of that name with new jobs.")] = False,
-    doctor: Annotated[bool, typer.Option("--doctor", help="Try the cluster's hosts with a short job.")] = False,
+    doctor: Annotated[bool, typer.Option("--doctor", help="Check the cluster's hosts with a short job.")] = False,
     no_snapshot: Annotated[
         bool, typer.Option("--no-snapshot", help="Run the project's files in place instead of a copy.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be sent; needs no scheduler.")
+        bool, typer.Option("--dry-run", help="Print what would be submitted; needs no scheduler.")
     ] = False,
     render: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the job script, send nothing.")
+        Path | None, typer.Option(metavar="FILE", help="Write the job script and submit nothing.")
     ] = None,
     settings: Settings = None,
     runs_dir: RunsDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a run to a scheduler; its jobs follow each other until the experiment's stop rule is met.
+    """Submit a run to a cluster's scheduler. Where one job's wall time is too short, further jobs continue it.
 
-    What runs is what was submitted: a copy of the project's files is kept with the run.
+    The job runs a copy of the project's files, made now: later edits do not change it.
     """
-    from muster.jobs.submission import SubmitOptions, carry_out
+    from muster.jobs.delivery import carry_out
+    from muster.jobs.submission import SubmitOptions
 
     given = {
         "nodes": nodes,
@@ -105,18 +105,18 @@ def submit(
         "chain": chain,
     }
     command: list[str] = context.meta.get(COMMAND, [])
-    if not doctor and bool(target) == bool(command):
-        raise InputError(
-            "submit: give an experiment (muster submit exp.toml --on NAME) "
-            "or a command (muster submit --on NAME -- python train.py)"
-        )
+    _require_one_thing(target, command, doctor=doctor)
+    if (doctor or command) and (seeds is not None or settings):
+        flag = "--seeds" if seeds is not None else "--set"
+        raise InputError(f"{flag}: only for an experiment, not for {'--doctor' if doctor else 'a command'}")
     directory = folder_of_runs(runs_dir)
-    again = _earlier(target, directory) if resume and target else None
-    if again is not None and on is None:
+    flags = {key: value for key, value in given.items() if value is not None}
+    again = _earlier(target, directory) if resume and target and not doctor else None
+    if again is not None:
+        others = {"on": on, "directive": directive, "seeds": seeds, "name": name, "no_snapshot": no_snapshot}
+        _require_no_flags(again, {**flags, **others, "set": settings})
         on = str(again.folder / "cluster.toml")
-    cluster = _cluster(
-        on, target, {key: value for key, value in given.items() if value is not None}, directive or []
-    )
+    cluster = _cluster(on, target, flags, directive or [])
     options = SubmitOptions(
         cluster=cluster,
         directory=directory,
@@ -127,7 +127,9 @@ def submit(
         snapshot=not no_snapshot,
         writes=not (dry_run or render),
     )
-    plan = _plan_again(again, options) if again else _plan(target, command, options, settings or [], doctor=doctor)
+    plan = (
+        _plan_again(again, max_jobs) if again else _plan(target, command, options, settings or [], doctor=doctor)
+    )
     if dry_run or render is not None:
         _show_plan(plan, render)
         return
@@ -136,6 +138,26 @@ def submit(
         print_json({"run": str(plan.job.path), "scheduler": plan.order.scheduler, "jobs": jobs})
     else:
         _show_submitted(plan, jobs)
+
+
+def _require_one_thing(target: str | None, command: list[str], *, doctor: bool) -> None:
+    if doctor and command:
+        raise InputError("submit: give --doctor or a command, not both")
+    if not doctor and bool(target) == bool(command):
+        raise InputError(
+            "submit: give an experiment (muster submit exp.toml --on NAME) "
+            "or a command (muster submit --on NAME -- python train.py)"
+        )
+
+
+def _require_no_flags(job: JobFolder, flags: dict[str, Any]) -> None:
+    """Refuse flags that would not be heeded when a run's own script is sent again."""
+    names = [f"--{key.replace('_', '-')}" for key, value in flags.items() if value]
+    if names:
+        raise InputError(
+            f"{', '.join(names)}: {job.path.name} would be submitted with the same script again, without them\n"
+            f"    to change anything, give the experiment: muster submit FILE --name {job.path.name} --resume ..."
+        )
 
 
 def _cluster(on: str | None, target: str | None, given: dict[str, str], directives: list[str]) -> FoundCluster:
@@ -170,19 +192,11 @@ def _plan(
     target: str | None, command: list[str], options: SubmitOptions, settings: list[str], *, doctor: bool
 ) -> Plan:
     from muster.experiment.loading import load_experiment, parse_set
-    from muster.jobs.folder import JobFolder
-    from muster.jobs.limits import measured_need, require_complete, require_possible, require_time
-    from muster.jobs.states import require_ended
+    from muster.jobs.limits import require_complete, require_possible
     from muster.jobs.submission import plan_command, plan_doctor, plan_training
 
     scheduler = require_complete(options.cluster)
-    earlier = RunFolder(options.directory / options.name) if options.resume and options.name else None
-    require_time(options.cluster.cluster, measured_need(earlier) if earlier else None)
     require_possible(options.cluster, scheduler, may_ask=options.writes)
-    if options.resume and options.name:
-        job = JobFolder(options.directory / options.name)
-        if job.exists():
-            require_ended(job)
     if doctor:
         return plan_doctor(target, options)
     if command:
@@ -199,13 +213,13 @@ def _earlier(target: str, directory: Path) -> JobFolder | None:
     return next((job for job in found if job.exists()), None)
 
 
-def _plan_again(job: JobFolder, options: SubmitOptions) -> Plan:
+def _plan_again(job: JobFolder, max_jobs: int) -> Plan:
     from muster.jobs.states import require_ended
     from muster.jobs.submission import plan_again
 
     job.require_own(f"submit {job.path.name} --resume")
     require_ended(job)
-    return plan_again(job, options)
+    return plan_again(job, max_jobs)
 
 
 def _show_plan(plan: Plan, render: Path | None) -> None:
@@ -221,10 +235,13 @@ def _show_plan(plan: Plan, render: Path | None) -> None:
 
 
 def _write_script(plan: Plan, path: Path) -> None:
+    from muster.files.regular import odd_kind
     from muster.runs.files import explained, write_text
 
     if len(plan.sent) > 1:
         raise InputError(f"--render {path}: there are {len(plan.sent)} scripts; --dry-run prints them all")
+    if (what := odd_kind(path)) is not None:
+        raise InputError(f"--render {path}: is {what}, expected a file")
     with explained(path):
         write_text(path, plan.sent[0].script)
     console().print(f"{path}: written; nothing was submitted")
@@ -233,8 +250,10 @@ def _write_script(plan: Plan, path: Path) -> None:
 def _show_submitted(plan: Plan, jobs: list[str]) -> None:
     screen = console()
     what = f"job {jobs[0]}" if len(jobs) == 1 else counted(len(jobs), "job") + f", {jobs[0]} first"
-    screen.print(f"submitted {what} to {plan.order.scheduler}: run folder {plan.job.path}")
-    name = plan.job.path.name
-    screen.print(f"\n  muster status {name}   # where is it?")
-    screen.print(f"  muster logs -f {name}  # what does it say?")
-    screen.print(f"  muster cancel {name}   # save and end it")
+    path = plan.job.path
+    screen.print(f"submitted {what} to {plan.order.scheduler}: run folder {path}")
+    name = shlex.quote(path.name if path.parent == folder_of_runs().resolve() else str(path))
+    one = f"{name}/{plan.members[0].job.path.name}" if plan.members else name
+    screen.print(f"\n  muster status {name}")
+    screen.print(f"  muster logs -f {one}")
+    screen.print(f"  muster cancel {name}   # saves first")

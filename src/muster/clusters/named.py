@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from muster.errors import InputError, OwnershipError
 from muster.experiment.quantities import Duration
@@ -42,6 +42,12 @@ def _require_false(value: object) -> object:
     if value is not False:
         raise ValueError("expected a value, or false to leave it out")
     return value
+
+
+def _require_key(key: str) -> str:
+    if key not in NamedCluster.model_fields:
+        raise ValueError(f"{key} is no key of a cluster")
+    return key
 
 
 LeftOut = Annotated[Literal[False], BeforeValidator(_require_false)]
@@ -99,7 +105,9 @@ class NamedCluster(BaseModel):
     chain: Literal["requeue", "dependency", "ahead", "none"] | None = Field(
         None, description="How a job continues past its wall time; default: what the scheduler can do best."
     )
-    requires: tuple[str, ...] = Field((), description="Keys that must be given on this site.")
+    requires: tuple[Annotated[str, AfterValidator(_require_key)], ...] = Field(
+        (), description="Keys that must be given on this site."
+    )
     login_shell: bool = Field(True, description="Run the job script in a login shell.")
     queues: Mapping[str, QueueLimits] = Field({}, description="What each queue can give at most.")
     hosts: tuple[str, ...] = Field(
@@ -177,7 +185,15 @@ def list_clusters() -> list[FoundCluster]:
 
 def user_file() -> Path:
     """Return the user's own file of clusters."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / USER_FILE
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home_folder() / ".config") / USER_FILE
+
+
+def home_folder() -> Path:
+    """Return the user's home; the root folder for a user who has none, as in some containers."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 def _only_cluster(path: Path, flag: str) -> FoundCluster:
@@ -239,6 +255,8 @@ def _with_profile(cluster: NamedCluster) -> NamedCluster:
 
 
 def _validate(table: Any, path: Path, name: str) -> NamedCluster:
+    if not isinstance(table, dict):
+        raise InputError(f"{path}: clusters.{name}: expected a table, [clusters.{name}]")
     try:
         return NamedCluster.model_validate(table)
     except ValidationError as error:
@@ -252,9 +270,16 @@ def cluster_problems(error: ValidationError) -> str:
         key = ".".join(str(part) for part in problem["loc"] if str(part) in _KEYS or not _is_branch(part))
         close = difflib.get_close_matches(key, _KEYS, 1)
         hint = f"; did you mean {close[0]}?" if problem["type"] == "extra_forbidden" and close else ""
-        message = "no such key" if problem["type"] == "extra_forbidden" else problem["msg"]
-        lines.setdefault(key, f"\n  {key}: {message}{hint}")
+        lines.setdefault(key, f"\n  {key}: {_message(problem['type'], problem['msg'])}{hint}")
     return "".join(lines.values())
+
+
+def _message(kind: str, message: str) -> str:
+    """Say in the words of a TOML file what is wrong."""
+    expected = {"tuple_type": 'a list, such as ["..."]', "dict_type": "a table", "bool_parsing": "true or false"}
+    if kind in expected:
+        return f"expected {expected[kind]}"
+    return "no such key" if kind == "extra_forbidden" else message
 
 
 def _is_branch(part: object) -> bool:

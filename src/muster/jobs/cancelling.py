@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from muster.errors import JobError
@@ -19,37 +19,54 @@ SAVE_SECONDS = 60.0
 POLL_SECONDS = 0.5
 
 
-def cancel_run(job: JobFolder, notice: Callable[[str], None]) -> bool:
-    """Cancel a run; return whether there was anything left to cancel.
+def cancel_runs(jobs: Sequence[JobFolder], notice: Callable[[str], None]) -> list[bool]:
+    """Cancel runs; return for each whether there was anything left to cancel.
 
-    The mark comes first, so that whatever else fails, no job of the chain starts the run again.
+    The marks come first, so that whatever else fails, no job starts the runs again, and all of them save at once.
 
     Raises:
         JobError: if the scheduler does not do it; a running job then sees the mark and ends by itself.
     """
-    job.require_own(f"cancel {job.path.name}")
-    order = job.order()
-    scheduler = SCHEDULERS[order.scheduler]
-    live = live_jobs(job)
+    for job in jobs:
+        job.require_own(f"cancel {job.path.name}")
+    marked = [_mark(job) for job in jobs]
+    return [_cancel(job, notice, is_new=is_new) for job, is_new in zip(jobs, marked, strict=True)]
+
+
+def _mark(job: JobFolder) -> bool:
+    """Mark a run as cancelled; return whether it was not yet."""
     is_new = not job.is_cancelled()
     with explained(job.cancel):
         job.cancel.touch()
-    states = _states(scheduler, live) if live else {}
-    left = [name for name in live if states is None or states.get(name) in (QUEUED, RUNNING)]
+    return is_new
+
+
+def _cancel(job: JobFolder, notice: Callable[[str], None], *, is_new: bool) -> bool:
+    order = job.order()
+    scheduler = SCHEDULERS[order.scheduler]
+    left = {name: state for name, state in _states(job, scheduler).items() if state in (QUEUED, RUNNING)}
     if not left:
         if is_new:
             job.cancel.unlink(missing_ok=True)
         return False
-    for name in left:
-        if states is None or states[name] == QUEUED:
-            _command(scheduler.cancel, name)
-    for name in left:
-        if states is not None and states[name] == RUNNING:
-            notice(f"job {name} runs: waiting until it has saved")
-            _end(job, scheduler, name)
+    for name in (name for name, state in left.items() if state == QUEUED):
+        _take_out(scheduler, name)
+    for name in (name for name, state in left.items() if state == RUNNING):
+        notice(f"job {name} is running: waiting until it has saved")
+        _end(job, scheduler, name)
     if order.kind == "train":
         rewrite_status(job.run.status, state="cancelled", reason="by `muster cancel`")
     return True
+
+
+def _states(job: JobFolder, scheduler: Scheduler) -> dict[str, str]:
+    """Return what the jobs of a run are: by the scheduler, or by the run's own record if it does not answer."""
+    live = live_jobs(job)
+    try:
+        return {name: answer.state for name, answer in scheduler.ask(live).items()} if live else {}
+    except UnansweredError:
+        last = job.last_link()
+        return {name: RUNNING if last and last.job_id == name and last.ended is None else QUEUED for name in live}
 
 
 def _end(job: JobFolder, scheduler: Scheduler, name: str) -> None:
@@ -58,19 +75,20 @@ def _end(job: JobFolder, scheduler: Scheduler, name: str) -> None:
     while time.monotonic() < deadline:
         last = job.last_link()
         if last is not None and last.job_id == name and last.ended is not None:
-            break
+            with suppress(JobError):
+                _take_out(scheduler, name)
+            return
         time.sleep(POLL_SECONDS)
-    with suppress(JobError):
-        _command(scheduler.cancel, name)
+    _take_out(scheduler, name)
 
 
-def _states(scheduler: Scheduler, jobs: list[str]) -> dict[str, str] | None:
-    """Return what the jobs are, or None if the scheduler does not answer: the user's wish is then passed on."""
+def _take_out(scheduler: Scheduler, name: str) -> None:
+    """Cancel a job; one that has ended meanwhile needs no cancelling."""
     try:
-        return {name: answer.state for name, answer in scheduler.ask(jobs).items()}
-    except UnansweredError:
-        return None
-
-
-def _command(template: tuple[str, ...], job: str) -> None:
-    tell([part.format(job=job) for part in template])
+        tell([part.format(job=name) for part in scheduler.cancel])
+    except JobError:
+        with suppress(UnansweredError):
+            answer = scheduler.ask([name]).get(name)
+            if answer is None or answer.state not in (QUEUED, RUNNING):
+                return
+        raise

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import shlex
 import shutil
 import subprocess
@@ -15,12 +15,17 @@ from muster.errors import JobError
 ANSWER_SECONDS = 15.0
 SUBMIT_SECONDS = 60.0
 _LONGEST_OUTPUT = 2000
-_OF_A_JOB = ("SLURM_", "PMI_", "MUSTER_", "RAY_")
-"""Variables of the job that this process is in, which are of no use to another one."""
+_LEFT_OUT = ("SLURM_", "PMI_", "MUSTER_", "RAY_", "SQUEUE_", "SINFO_")
+"""Variables of the job that this process is in, and those by which an answer would leave jobs out."""
 
 
 class UnansweredError(Exception):
     """A scheduler did not answer, or what it answered is not understood: nothing may be done because of it."""
+
+    def __init__(self, reason: str, code: int | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        """What the command exited with, if it was that."""
 
 
 def ask(*command: str, accepted: Sequence[int] = (0,)) -> str:
@@ -40,7 +45,7 @@ def ask(*command: str, accepted: Sequence[int] = (0,)) -> str:
     if done.returncode not in accepted:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise UnansweredError(
-            f"{command[0]} failed with code {done.returncode}: {said[0] if said else 'no output'}"
+            f"{command[0]} failed with code {done.returncode}: {said[0] if said else 'no output'}", done.returncode
         )
     return done.stdout
 
@@ -79,17 +84,17 @@ def is_here(program: str) -> bool:
 
 
 def user_name() -> str:
-    """Return the name of this process's user."""
+    """Return the name of this process's user, whatever LOGNAME says: a job must not seem to be gone."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
         return str(os.geteuid())
 
 
 def _run(
     command: Sequence[str], seconds: float, folder: Path | None = None, stdin: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_JOB)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
     environment |= {"SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
     if "SLURM_CONF" in os.environ:
         environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
@@ -104,4 +109,6 @@ def _run(
             errors="replace",
             timeout=seconds,
             check=False,
+            # A Ctrl-C must not end it between the scheduler's deed and its answer.
+            start_new_session=True,
         )

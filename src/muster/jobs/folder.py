@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +21,9 @@ from muster.runs.folder import RunFolder
 
 SUBMITTED, STARTED, LINK_ENDED = "submitted", "started", "ended"
 _ID = re.compile(r"[A-Za-z0-9ƒ][\w.\[\]ƒ-]*")
+_KINDS = ("train", "sweep", "command", "doctor", "seeds")
+_LARGEST_USAGE = 65_536
+_LARGEST_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -102,14 +105,18 @@ class JobFolder:
         """What to run, for the jobs themselves."""
         return self.folder / "job.json"
 
+    @property
+    def lock(self) -> Path:
+        """Held by the one process that submits the run."""
+        return self.folder / "lock"
+
     def exists(self) -> bool:
         """Whether this run was submitted."""
         return is_regular(self.order_file)
 
     def outputs(self) -> list[Path]:
         """Return the scheduler's output of all jobs, the oldest first."""
-        found = [path for path in _entries(self.folder) if ".o" in path.name and is_regular(path)]
-        return sorted(found, key=lambda path: path.stat().st_mtime)
+        return by_age(path for path in _entries(self.folder) if ".o" in path.name)
 
     def create(self, order: Order, files: dict[str, str]) -> None:
         """Write what was submitted, and further files beside it.
@@ -131,7 +138,7 @@ class JobFolder:
         """
         try:
             order = Order(**json.loads(read_bytes(self.order_file)))
-            if order.scheduler not in SCHEDULERS or not all(isinstance(word, str) for word in order.command):
+            if not _is_sound(order):
                 raise ValueError("not what muster wrote")
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise InputError(f"{self.order_file}: cannot be read: {error}\n    submit the run again") from None
@@ -156,9 +163,11 @@ class JobFolder:
         for line in self._lines():
             if line.get("event") == STARTED:
                 links.append(_link(line))
-            elif line.get("event") == LINK_ENDED and links and links[-1].number == line.get("link"):
-                links[-1].ended, links[-1].exit_code = line.get("time"), line.get("exit_code")
-                links[-1].cpu_seconds, links[-1].memory = line.get("cpu_seconds"), line.get("memory")
+            elif line.get("event") == LINK_ENDED:
+                found = (link for link in reversed(links) if link.number == line.get("link"))
+                if (ended := next(found, None)) is not None:
+                    ended.ended, ended.exit_code = _seconds(line, "time") or 0.0, _count(line, "exit_code")
+                    ended.cpu_seconds, ended.memory = _seconds(line, "cpu_seconds"), _count(line, "memory")
         return links
 
     def waiting(self) -> list[str]:
@@ -170,15 +179,14 @@ class JobFolder:
         """Return what the hosts of a link have used: CPU time of all, the most memory of any; empty if unknown."""
         found: list[dict[str, Any]] = []
         for path in usage_folder(self.path).glob(f"{link}-*.json"):
-            with suppress(OSError, ValueError):
-                found.append(json.loads(read_bytes(path)))
-        try:
-            return {
-                "cpu_seconds": sum(float(used["cpu_seconds"]) for used in found),
-                "memory": max(int(used["memory"]) for used in found),
-            }
-        except (ValueError, KeyError, TypeError):
+            with suppress(OSError, ValueError, RecursionError):
+                found.append(json.loads(read_bytes(path, _LARGEST_USAGE)))
+        values = [used for used in found if isinstance(used, dict)]
+        seconds = [_seconds(used, "cpu_seconds") for used in values]
+        memory = [_count(used, "memory") for used in values]
+        if not values or None in seconds or None in memory:
             return {}
+        return {"cpu_seconds": sum(filter(None, seconds)), "memory": max(filter(None, memory), default=0)}
 
     def last_link(self) -> Link | None:
         """Return the last start of a job of the last submission."""
@@ -211,8 +219,18 @@ def list_jobs(directory: Path) -> list[JobFolder]:
     """Return the submitted runs of a folder, those of an array one by one, the newest first."""
     outer = [path for path in _entries(directory) if is_folder(path)]
     inner = [path for folder in outer for path in _entries(folder) if is_folder(path)]
-    found = [job for path in [*outer, *inner] if (job := JobFolder(path)).exists()]
-    return sorted(found, key=lambda job: -job.order_file.stat().st_mtime)
+    newest = by_age(JobFolder(path).order_file for path in [*outer, *inner])[::-1]
+    return [JobFolder(path.parent.parent) for path in newest]
+
+
+def by_age(paths: Iterable[Path]) -> list[Path]:
+    """Return those paths that lead to regular files, the oldest first."""
+    ages: dict[Path, float] = {}
+    for path in paths:
+        with suppress(OSError):
+            if is_regular(path):
+                ages[path] = path.stat().st_mtime
+    return sorted(ages, key=lambda path: ages[path])
 
 
 def find_job(run: str | Path, directory: Path) -> JobFolder:
@@ -254,12 +272,39 @@ def _natural(name: str) -> tuple[int, str]:
 
 def _link(line: dict[str, Any]) -> Link:
     return Link(
-        number=int(line.get("link") or 0),
+        number=_count(line, "link") or 0,
         job_id=str(line.get("job_id")),
-        started=float(line.get("time") or 0.0),
-        progress=line.get("progress"),
+        started=_seconds(line, "time") or 0.0,
+        progress=_count(line, "progress"),
         host=str(line.get("host") or ""),
     )
+
+
+def _is_sound(order: Order) -> bool:
+    """Whether an order is what muster writes, by its types and its known words."""
+    counts = (order.max_jobs, order.links_before, order.nodes, 0 if order.cpus is None else order.cpus)
+    return (
+        order.kind in _KINDS
+        and order.scheduler in SCHEDULERS
+        and isinstance(order.cluster, str)
+        and isinstance(order.command, list)
+        and all(isinstance(word, str) for word in order.command)
+        and all(_count({"": value}, "") is not None for value in counts)
+    )
+
+
+def _count(line: dict[str, Any], key: str) -> int | None:
+    """Return a whole number of a record, or None if that is not one."""
+    value = line.get(key)
+    return value if type(value) is int and 0 <= value <= _LARGEST_COUNT else None
+
+
+def _seconds(line: dict[str, Any], key: str) -> float | None:
+    """Return a finite number of a record that is not negative, or None if it is anything else."""
+    value = line.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= _LARGEST_COUNT else None
 
 
 def _entries(folder: Path) -> Sequence[Path]:

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from types import FrameType
 
-from muster.errors import JobError
+from muster.errors import InputError, JobError, StorageError
 from muster.files.regular import read_bytes
 from muster.jobs.chain import SAVED, Refusal, may_continue, refusal
 from muster.jobs.commands import tell
@@ -81,15 +81,17 @@ class _Link:
         if order.chain == "dependency":
             self._submit_next()
         code = self._run_command()
-        job.add(
-            LINK_ENDED,
-            link=self._number,
-            job_id=self._id,
-            exit_code=code,
-            progress=progress_of(job, order.kind),
-            **job.usage(self._number),
-        )
+        self._record_end(code)
         return self._end(code)
+
+    def _record_end(self, code: int) -> None:
+        """Write down how the command ended; the chain does not depend on whether there is space for that."""
+        progress = progress_of(self._job, self._order.kind)
+        values = {"exit_code": code, "progress": progress, **self._job.usage(self._number)}
+        try:
+            self._job.add(LINK_ENDED, link=self._number, job_id=self._id, **values)
+        except StorageError as error:
+            print(f"muster: exit code {code}, which could not be recorded: {error}", file=sys.stderr)
 
     def _leave(self, refused: Refusal) -> int:
         """End at once; the jobs after this one do so too."""
@@ -172,7 +174,8 @@ class _Link:
 
     def _set_state(self, state: str, reason: str) -> None:
         if self._order.kind == "train":
-            rewrite_status(self._job.run.status, state=state, reason=reason)
+            with suppress(StorageError):
+                rewrite_status(self._job.run.status, state=state, reason=reason)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(number)
@@ -184,7 +187,16 @@ def _is_first(scheduler: Scheduler) -> bool:
 
 
 def _own_id(scheduler: Scheduler, job: JobFolder) -> str:
-    """Return the id of this job as it was recorded; schedulers may spell it in two ways."""
+    """Return the id of this job as it was recorded; schedulers may spell it in two ways.
+
+    Raises:
+        InputError: outside of a job.
+    """
     own = scheduler.own_id(os.environ)
+    if not own:
+        raise InputError(
+            f"link {job.path}: this is no job of {scheduler.name}, for {scheduler.job_variable} is not set\n"
+            f"    `muster submit {job.path.name} --resume` submits one"
+        )
     spelled = {submitted.replace("ƒ", "f"): submitted for submitted in job.submitted()}
     return spelled.get(own.replace("ƒ", "f"), own)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from muster.errors import InputError
-from muster.jobs.folder import JobFolder
+from muster.files.regular import open_regular
+from muster.jobs.folder import JobFolder, by_age
 from muster.jobs.states import live_jobs, read_states
+from muster.runs.reading import printable
 
 POLL_SECONDS = 0.5
 ASK_SECONDS = 30.0
-"""How often the scheduler is asked whether a job without a word of its own still lives."""
+"""How often the scheduler is asked whether a job that does not report is still alive."""
 _CHUNK = 65_536
+_CONTROL = re.compile(rb"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]")
+"""What may control a terminal: all but colours, tabs and ends of lines."""
 
 
 def follow(files: Callable[[], list[Path]], is_over: Callable[[], bool]) -> Iterator[bytes]:
@@ -22,7 +29,7 @@ def follow(files: Callable[[], list[Path]], is_over: Callable[[], bool]) -> Iter
     while True:
         over = is_over()
         for path in files():
-            with path.open("rb") as file:
+            with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
                 file.seek(offsets.get(path, 0))
                 while chunk := file.read(_CHUNK):
                     offsets[path] = offsets.get(path, 0) + len(chunk)
@@ -32,8 +39,13 @@ def follow(files: Callable[[], list[Path]], is_over: Callable[[], bool]) -> Iter
         time.sleep(POLL_SECONDS)
 
 
+def harmless(output: bytes) -> bytes:
+    """Replace what would do more to a terminal than show text."""
+    return _CONTROL.sub("\ufffd".encode(), output)
+
+
 class Ending:
-    """Tells whether a run has ended, without asking the scheduler all the time."""
+    """Whether a run has ended, without asking the scheduler all the time."""
 
     def __init__(self, job: JobFolder) -> None:
         self._job = job
@@ -56,11 +68,12 @@ def host_logs(job: JobFolder, host: str) -> list[Path]:
     Raises:
         InputError: naming the hosts that have any.
     """
-    found = sorted(job.path.glob("launches/*/logs/*.log"), key=lambda path: path.stat().st_mtime)
+    found = by_age(job.path.glob("launches/*/logs/*.log"))
     logs = [path for path in found if path.stem in (host, host.partition(".")[0])]
     if not logs:
         hosts = sorted({path.stem for path in found})
         raise InputError(
-            f"--host {host}: no log of it\n    hosts of {job.path.name}: {', '.join(hosts) or 'none yet'}"
+            f"--host {host}: no log of it\n"
+            f"    hosts of {job.path.name}: {printable(', '.join(hosts)) or 'none yet'}"
         )
     return logs

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.clusters.named import home_folder
 from muster.errors import InputError
 from muster.experiment.schema import Experiment
 
@@ -40,29 +41,54 @@ def find_project(folder: Path, leave_out: Path) -> Project:
     Outside of git it is the folder itself, without what its `.gitignore` names. The runs are left out.
 
     Raises:
-        InputError: if they are too large to be copied for every run.
+        InputError: if they cannot be listed, or are too large to be copied for every run.
     """
     folder = folder.resolve()
     top = _git(folder, "rev-parse", "--show-toplevel")
-    root = Path(top.strip()) if top else folder
+    root = Path(top.rstrip("\n")) if top else folder
+    if not top and root in (Path("/"), home_folder()):
+        raise InputError(
+            f"{root}: all of it would be copied as the project of this run\n"
+            "    put the experiment and its simulator into a folder of their own, or give --no-snapshot"
+        )
     names = _listed(root) if top else _listed_without_repository(root)
     files = tuple(path for path in names if not (root / path).is_relative_to(leave_out.resolve()))
     commit = _git(root, "describe", "--always", "--dirty", "--abbrev=40") if top else None
-    changes = _git(root, "diff", "HEAD") if top else None
-    project = Project(root, files, commit.strip() if commit else None, changes or "")
+    changes = (_git(root, "diff", "--no-ext-diff", "--no-color", "HEAD") if top else None) or ""
+    readable = changes.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    project = Project(root, files, commit.strip() if commit else None, readable)
     _require_small(project)
     return project
 
 
 def copy(project: Project, target: Path) -> None:
-    """Copy the project's files."""
+    """Copy the project's files; a link to a folder of the project leads to the copy of that folder.
+
+    Raises:
+        InputError: if a file may not be read.
+    """
     for path in project.files:
         source, copied = project.root / path, target / path
         copied.parent.mkdir(parents=True, exist_ok=True)
         if source.is_symlink() and source.is_dir():
-            copied.symlink_to(source.resolve())
+            copied.symlink_to(moved(str(source.resolve()), project, target))
         elif source.is_file():
-            shutil.copy2(source, copied)
+            _copy_file(source, copied)
+
+
+def _copy_file(source: Path, copied: Path) -> None:
+    """Copy a file, unless it was removed since the project's files were listed."""
+    try:
+        shutil.copy2(source, copied)
+    except OSError as error:
+        if not source.exists():
+            return
+        if os.access(source, os.R_OK):
+            raise
+        raise InputError(
+            f"{source}: cannot be copied: {error.strerror}\n"
+            "    make it readable, name it in .gitignore, or run in place with --no-snapshot"
+        ) from None
 
 
 def moved(path: str, project: Project, target: Path) -> str:
@@ -72,8 +98,14 @@ def moved(path: str, project: Project, target: Path) -> str:
 
 
 def moved_experiment(experiment: Experiment, project: Project, target: Path) -> Experiment:
-    """Return the experiment with the files and folders that it imports from taken from the copy."""
+    """Return the experiment with the files and folders that it imports from taken from the copy.
+
+    Raises:
+        InputError: if one of them is not copied.
+    """
     env = experiment.env
+    for path in env.paths:
+        _require_copied(path, project)
     paths = [moved(path, project, target) for path in env.paths]
     env = env.model_copy(update={"id": _moved_name(env.id, project, target), "paths": paths})
     model = experiment.model
@@ -92,7 +124,23 @@ def search_path(paths: Iterable[str], project: Project, target: Path) -> list[st
 def _moved_name(name: str, project: Project, target: Path) -> str:
     """Move the file of `path/to/file.py:Class`."""
     file, colon, attribute = name.rpartition(":")
-    return f"{moved(file, project, target)}:{attribute}" if colon and file.endswith(".py") else name
+    if not colon or not file.endswith(".py"):
+        return name
+    _require_copied(file, project)
+    return f"{moved(file, project, target)}:{attribute}"
+
+
+def _require_copied(path: str, project: Project) -> None:
+    """Refuse a file or folder of the project that the job would not find in the copy."""
+    inside = Path(path)
+    if not inside.is_relative_to(project.root):
+        return
+    relative = inside.relative_to(project.root)
+    if not any(file.is_relative_to(relative) for file in project.files):
+        raise InputError(
+            f"{path}: is not copied with the project {project.root}, so the job would not find it\n"
+            "    does .gitignore name it, or is it in the folder of all runs? --no-snapshot runs in place"
+        )
 
 
 def _git(folder: Path, *arguments: str, **variables: str) -> str | None:
@@ -115,13 +163,19 @@ def _git(folder: Path, *arguments: str, **variables: str) -> str | None:
 def _listed(root: Path, **variables: str) -> list[Path]:
     """Return the files that git tracks, and those it would; those of a repository inside it too."""
     listed = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", **variables)
+    if listed is None:
+        raise InputError(
+            f"{root}: git did not list its files within {GIT_SECONDS:g} s, so they cannot be copied\n"
+            "    put the experiment into a smaller folder, or run in place with --no-snapshot"
+        )
     files: list[Path] = []
-    for name in dict.fromkeys((listed or "").split("\0")):
+    for name in dict.fromkeys(listed.split("\0")):
         path = Path(name)
         if not name or _is_foreign(root, path):
             continue
         if (root / path).is_dir() and not (root / path).is_symlink():
-            files += [path / inner for inner in _listed(root / path)]
+            # A submodule that was not fetched is an empty folder, for which git would list the outer repository.
+            files += [path / inner for inner in _listed(root / path)] if (root / path / ".git").exists() else []
         elif (root / path).exists():
             files.append(path)
     return files

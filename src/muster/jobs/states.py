@@ -10,7 +10,7 @@ from itertools import zip_longest
 from muster.errors import InputError
 from muster.jobs.chain import INTERRUPTED, SAVED, may_continue
 from muster.jobs.commands import UnansweredError
-from muster.jobs.folder import JobFolder, Link, Order
+from muster.jobs.folder import JobFolder, Link, Order, members
 from muster.jobs.schedulers import SCHEDULERS
 from muster.jobs.schedulers.model import QUEUED, RUNNING, JobAnswer
 from muster.runs.status import Status, heartbeat_is_fresh, read_status
@@ -50,12 +50,20 @@ class RunState:
 def read_states(jobs: Sequence[JobFolder]) -> list[RunState]:
     """Return the states of runs; each scheduler is asked once, and only for jobs that may still live."""
     orders = {job.path: job.order() for job in jobs}
+    asked = {job.path: live_jobs(job) for job in jobs}
     wanted: dict[str, list[str]] = {}
     for job in jobs:
-        if live := live_jobs(job):
+        if live := asked[job.path]:
             wanted.setdefault(orders[job.path].scheduler, []).extend(live)
     answers = {scheduler: _ask(scheduler, ids) for scheduler, ids in wanted.items()}
-    return [_state(job, orders[job.path], answers.get(orders[job.path].scheduler, {})) for job in jobs]
+    states = []
+    for job in jobs:
+        answer = answers.get(orders[job.path].scheduler, {})
+        # The next job may have started while the scheduler was asked, who then said nothing of it.
+        if not set(live_jobs(job)) <= set(asked[job.path]):
+            answer = _ask(orders[job.path].scheduler, live_jobs(job))
+        states.append(_state(job, orders[job.path], answer))
+    return states
 
 
 def live_jobs(job: JobFolder) -> list[str]:
@@ -67,19 +75,26 @@ def live_jobs(job: JobFolder) -> list[str]:
 
 
 def require_ended(job: JobFolder) -> None:
-    """Refuse to submit a run that lives, or may.
+    """Refuse to submit a run that lives, or may: by its jobs, or trained without one.
 
     Raises:
         InputError: saying what is known of it.
     """
-    [state] = read_states([job])
-    if state.state in ENDED_STATES and not _alive(job, state):
+    if not job.exists():
+        status = read_status(job.run.status)
+        if status is not None and heartbeat_is_fresh(status):
+            raise InputError(
+                f"{job.path}: is {status.state} on {status.host}, so it is not submitted\n"
+                "    stop it there first; it saves at Ctrl-C"
+            )
         return
-    reason = f" ({state.reason})" if state.reason else ""
-    raise InputError(
-        f"{job.path}: is {state.state}{reason}, so it is not submitted again\n"
-        f"    wait for it, or end it: muster cancel {job.path.name}"
-    )
+    for run, state in zip(runs := members(job), read_states(runs), strict=True):
+        if state.state not in ENDED_STATES or _alive(run, state):
+            reason = f" ({state.reason})" if state.reason else ""
+            raise InputError(
+                f"{run.path}: is {state.state}{reason}, so it is not submitted again\n"
+                f"    wait for it, or end it: muster cancel {job.path.name}"
+            )
 
 
 def _alive(job: JobFolder, state: RunState) -> bool:
@@ -175,9 +190,9 @@ def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str,
     if job.is_cancelled():
         return "cancelled", reason or "by `muster cancel`", ""
     if last is None:
-        return "lost", "its job is no longer in the queue, and has never started: was it cancelled?", ""
+        return "lost", "its job left the queue without starting: was it cancelled?", ""
     if last.exit_code is None:
-        return "lost", "its job ended without a word: killed, or its host was lost", ""
+        return "lost", "its job is gone and recorded no end: killed, or a host was lost", ""
     if last.exit_code == 0:
         return "finished", reason, ""
     if last.exit_code in (SAVED, *INTERRUPTED):
@@ -187,8 +202,8 @@ def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str,
 
 def _last_heard(status: Status) -> str:
     if not status.updated:
-        return "the run itself has said nothing yet"
-    return f"the run itself was {status.state} {max(0.0, time.time() - status.updated):.0f} s ago"
+        return "the run has not reported yet"
+    return f"the run reported {status.state} {max(0.0, time.time() - status.updated):.0f} s ago"
 
 
 def _node_hours(links: Sequence[Link], order: Order, status: Status) -> float:

@@ -1,33 +1,31 @@
-"""From an experiment or a command to a submitted job: plan what to send, then send it, all or nothing."""
+"""From an experiment or a command to the plan of a submission: all that will be written and sent."""
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import tomli_w
+from pydantic import ValidationError
 
 from muster.clusters.launching.containers import DEFAULT_PYTHON
 from muster.clusters.named import FoundCluster, NamedCluster
-from muster.errors import InputError, JobError
+from muster.errors import InputError
 from muster.experiment import LoadedExperiment
 from muster.experiment.quantities import LARGEST_SEED
-from muster.jobs.commands import tell
-from muster.jobs.folder import SUBMITTED, JobFolder, Order
+from muster.experiment.schema import LONGEST_NAME, Experiment
+from muster.files.regular import read_text
+from muster.jobs.folder import JobFolder, Order, members
+from muster.jobs.limits import measured_need, require_time
 from muster.jobs.schedulers import SCHEDULERS
 from muster.jobs.schedulers.model import Job, Scheduler
 from muster.jobs.script import PYTHON, Script, job_directives, render
-from muster.jobs.sending import ARGUMENTS, send
-from muster.jobs.snapshot import Project, copy, find_project, moved, moved_experiment, search_path
-from muster.runs.files import explained
-from muster.runs.finding import claim_folder, newest_name
-from muster.runs.folder import default_name
-from muster.runs.status import rewrite_status
-from muster.training.description import write_description
+from muster.jobs.snapshot import Project, find_project, moved, moved_experiment, search_path
+from muster.jobs.states import require_ended
+from muster.runs.finding import claim_folder, newest_name, unwritable
+from muster.runs.folder import RunFolder, default_name
 
 GIVEN = "submitted.toml"
 CLUSTER = "cluster.toml"
@@ -65,6 +63,8 @@ class Plan:
     project: Project | None = None
     members: list[Plan] = field(default_factory=list)
     """The runs of an array."""
+    before: list[str] = field(default_factory=list)
+    """Jobs of the run when it was planned."""
 
     @property
     def scheduler(self) -> Scheduler:
@@ -85,7 +85,12 @@ class Plan:
 def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions) -> Plan:
     """Plan the training of an experiment: one run, a sweep if it has one, or an array of seeds."""
     experiment = loaded.experiment
-    options = replace(options, name=options.name or experiment.name)
+    if options.seeds and experiment.sweep is not None:
+        raise InputError(
+            f"--seeds {options.seeds}: {target} has a [sweep], which is one job\n"
+            "    leave out --seeds, or the [sweep]"
+        )
+    options = replace(options, name=experiment.name if options.name is None else options.name)
     kind = "seeds" if options.seeds else "sweep" if experiment.sweep is not None else "train"
     base = default_name(experiment.env.id, experiment.algorithm.name) + {"train": ""}.get(kind, f"-{kind}")
     with _chosen(base, options) as job:
@@ -119,68 +124,19 @@ def plan_doctor(target: str | None, options: SubmitOptions) -> Plan:
         return _plan(job, order, [], None, None, options)
 
 
-def plan_again(job: JobFolder, options: SubmitOptions) -> Plan:
-    """Plan to continue a run with the same script and the same copy of the code."""
-    order = replace(job.order(), links_before=len(job.links()), max_jobs=options.max_jobs)
-    if options.max_jobs == 1:
+def plan_again(job: JobFolder, max_jobs: int) -> Plan:
+    """Plan to continue a run, or all runs of an array, with the same script and the same copy of the code."""
+    order = replace(job.order(), links_before=len(job.links()), max_jobs=max_jobs)
+    if max_jobs == 1:
         order = replace(order, chain="none")
-    return Plan(job, order, job.script.read_text(encoding="utf-8"))
-
-
-def carry_out(plan: Plan) -> list[str]:
-    """Write what belongs to the run and submit its jobs; return their ids. If that fails, nothing is left.
-
-    Raises:
-        JobError: if the scheduler refuses a job; those sent before are taken back.
-    """
-    is_new = not plan.job.path.exists() or not any(plan.job.path.iterdir())
-    sent: list[str] = []
+    inner = [plan_again(member, max_jobs) for member in members(job)] if order.kind == "seeds" else []
     try:
-        _write(plan)
-        for member in plan.members:
-            _write(member)
-        _send_all(plan, sent)
-    except BaseException:
-        for job in sent:
-            with suppress(JobError):
-                tell([part.format(job=job) for part in plan.scheduler.cancel])
-        if is_new:
-            shutil.rmtree(plan.job.path, ignore_errors=True)
-        raise
-    return sent
-
-
-def _send_all(plan: Plan, sent: list[str]) -> None:
-    """Submit the first job, and with `chain = "ahead"` those that follow it, one after another."""
-    for one in plan.sent:
-        before: str | None = None
-        for _ in range(plan.order.max_jobs if plan.order.chain == "ahead" else 1):
-            job = send(one.job, plan.scheduler, after=before)
-            sent.append(job)
-            for task, run in enumerate(plan.members if plan.is_array else [one], start=1):
-                job_id = plan.scheduler.task_id(job, task if plan.is_array else None)
-                run.job.add(SUBMITTED, job_id=job_id, **({"after": before} if before else {"anew": True}))
-                if run.order.kind == "train" and before is None:
-                    scheduler = plan.order.scheduler
-                    rewrite_status(
-                        run.job.run.status, state="queued", reason="", scheduler=scheduler, job_id=job_id
-                    )
-            before = job
-
-
-def _write(plan: Plan) -> None:
-    job = plan.job
-    with explained(job.path):
-        job.path.mkdir(parents=True, exist_ok=True)
-        job.cancel.unlink(missing_ok=True)
-        if plan.project is not None:
-            shutil.rmtree(job.code, ignore_errors=True)
-            copy(plan.project, job.code)
-        extra = {ARGUMENTS: json.dumps(plan.arguments)} if plan.arguments else {}
-        job.create(plan.order, {job.script.name: plan.script, **plan.files, **extra})
-        job.script.chmod(0o755)
-        if plan.loaded is not None and plan.order.kind == "train" and not job.run.experiment.exists():
-            write_description(job.run, plan.loaded)
+        script = read_text(job.script)
+    except OSError as error:
+        raise InputError(
+            f"{job.script}: cannot be read: {error.strerror or error}\n    submit the experiment again"
+        ) from None
+    return Plan(job, order, script, members=inner, before=job.submitted())
 
 
 def _plan_seeds(job: JobFolder, loaded: LoadedExperiment, project: Project | None, options: SubmitOptions) -> Plan:
@@ -248,7 +204,8 @@ def _sealed(plan: Plan, script: Script, options: SubmitOptions) -> Plan:
         files[CHANGES] = plan.project.changes
     arguments = job_directives(script.job, scheduler) if scheduler.prefix is None else []
     order = replace(plan.order, links_before=len(plan.job.links()))
-    return replace(plan, order=order, script=render(script, scheduler), arguments=arguments, files=files)
+    plan = replace(plan, order=order, before=plan.job.submitted())
+    return replace(plan, script=render(script, scheduler), arguments=arguments, files=files)
 
 
 def _order(kind: str, command: list[str], options: SubmitOptions, project: Project | None) -> Order:
@@ -313,6 +270,9 @@ def _chosen(base: str, options: SubmitOptions) -> Iterator[JobFolder]:
     """Choose the run's folder; if planning fails, one that was made for it is removed."""
     path = _choose_folder(base, options)
     try:
+        if options.resume:
+            require_ended(JobFolder(path))
+        require_time(options.cluster.cluster, measured_need(RunFolder(path)))
         yield JobFolder(path)
     except BaseException:
         with suppress(OSError):
@@ -322,25 +282,44 @@ def _chosen(base: str, options: SubmitOptions) -> Iterator[JobFolder]:
 
 
 def _choose_folder(base: str, options: SubmitOptions) -> Path:
-    """Return the run's folder: of the name that is given, else a new one.
+    """Return the run's folder: of the name that is given, else the last of that kind to resume, else a new one.
 
     Raises:
         InputError: if the name is taken, and it is not to be resumed.
     """
     directory = options.directory.resolve()
+    newest = newest_name(base, directory) if options.resume else None
+    if options.name is None and newest is not None:
+        return directory / newest
     if options.name is None:
         if options.writes:
             return claim_folder(base, directory)
         newest = newest_name(base, directory)
         number = 1 if newest is None else int(newest.removeprefix(base).removeprefix("-") or 1) + 1
         return directory / (base if number == 1 else f"{base}-{number}")
+    _require_name(options.name)
     folder = directory / options.name
-    if folder.exists() and any(folder.iterdir()) and not options.resume:
+    try:
+        is_taken = folder.exists() and any(folder.iterdir())
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    if is_taken and not options.resume:
         raise InputError(
             f"{folder}: a run of that name exists\n"
             "    use --resume to continue it, or another --name to start a new one"
         )
     return folder
+
+
+def _require_name(name: str) -> None:
+    """Refuse what training, which makes a folder of it, would refuse in the job."""
+    try:
+        Experiment.model_validate({"name": name, "env": {"id": "any"}})
+    except ValidationError:
+        raise InputError(
+            f"--name {name!r}: expected at most {LONGEST_NAME} letters, digits, '.', '_' and '-', "
+            "the first a letter or a digit"
+        ) from None
 
 
 def _job_name(name: str) -> str:

@@ -7,14 +7,19 @@ from typing import Any
 from muster.errors import InputError
 from muster.experiment.loading import load_saved
 from muster.jobs.folder import JobFolder
-from muster.jobs.states import live_jobs
+from muster.jobs.logs import Ending
+from muster.jobs.states import live_jobs, read_states
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import read_metrics
+from muster.runs.reading import printable
 from muster.runs.status import LIVE_STATES, Status, read_status
 from muster.training.listening import Listener, RunStart
 from muster.training.progress import Progress
 
 _WHOLE = ("iteration", "steps", "episodes", "failures/simulator", "failures/worker")
+
+_UNFINISHED = ("queued", "unknown", "lost")
+"""States in which a run cannot say itself that its job is gone."""
 
 
 class Watcher:
@@ -24,13 +29,14 @@ class Watcher:
         self._folder = folder
         self._listener = listener
         self._job = JobFolder(folder.path)
+        self._job_has_ended = Ending(self._job)
         self._started = False
         self._iteration = 0
         self._told = ""
         self.status = Status("unknown")
 
     def look(self) -> bool:
-        """Tell what is new; return whether the run has ended."""
+        """Tell what is new; return whether the run has ended, or is lost."""
         self.status = read_status(self._folder.status) or self.status
         state = self.status.state
         if not self._started and state not in ("queued", "starting", "unknown"):
@@ -40,7 +46,18 @@ class Watcher:
             self._listener.noticed(f"{self._folder.name} is {state}")
         if self._started:
             self._tell_rows()
-        return state not in (*LIVE_STATES, "queued", "unknown") and not self._goes_on()
+        shown = self.status.shown_state
+        if self._job.exists() and shown in _UNFINISHED:
+            return self._job_has_ended()
+        return shown not in (*LIVE_STATES, "queued", "unknown") and not self._goes_on()
+
+    def how_it_ended(self) -> str:
+        """Say how the run ended: by its own status, or by its jobs if it could not write that."""
+        state, reason = self.status.shown_state, self.status.reason
+        if self._job.exists() and state in _UNFINISHED:
+            [found] = read_states([self._job])
+            state, reason = found.state, found.reason
+        return printable(f"{state}: {reason}" if reason else state)
 
     def _goes_on(self) -> bool:
         """Whether another job of the chain is to go on with it."""

@@ -69,9 +69,9 @@ def ask_states(jobs: Sequence[str]) -> dict[str, JobAnswer]:
             if "ERROR" in record:
                 continue
             index = str(record.get("JOBINDEX", "0") or "0")
-            job = record["JOBID"] if index == "0" else f"{record['JOBID']}[{index}]"
-            start = record.get("START_TIME") or record.get("ESTIMATED_START_TIME") or ""
-            answers[job] = JobAnswer(STATES[record["STAT"]], record.get("PEND_REASON") or "", start)
+            job = str(record["JOBID"]) if index == "0" else f"{record['JOBID']}[{index}]"
+            start = str(record.get("START_TIME") or record.get("ESTIMATED_START_TIME") or "")
+            answers[job] = JobAnswer(STATES[record["STAT"]], str(record.get("PEND_REASON") or ""), start)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UnansweredError(f"bjobs answered what is not understood: {text.strip()[:80]}") from None
     return answers

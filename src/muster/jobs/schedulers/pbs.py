@@ -87,16 +87,21 @@ def ask_states(jobs: Sequence[str]) -> dict[str, JobAnswer]:
         state = STATES.get(str(found.get("job_state")))
         if state is None:
             raise UnansweredError(f"qstat answered a state that is not known: {found.get('job_state')!r}")
-        start = str(found.get("stime") or found.get("estimated", {}).get("start_time") or "")
+        estimated = found.get("estimated")
+        planned = estimated.get("start_time") if isinstance(estimated, dict) else None
+        start = str(found.get("stime") or planned or "")
         answers[job] = JobAnswer(state, str(found.get("comment") or ""), start)
     return answers
 
 
 def _ask(job: str) -> dict[str, Any] | None:
     """Return what the server says of a job, or None if it has forgotten it."""
-    text = ask("qstat", "-x", "-f", "-F", "json", job, accepted=(0, UNKNOWN_JOB, FINISHED_JOB))
-    if not text.strip():
-        return None
+    try:
+        text = ask("qstat", "-x", "-f", "-F", "json", job)
+    except UnansweredError as error:
+        if error.code in (UNKNOWN_JOB, FINISHED_JOB):
+            return None
+        raise
     try:
         jobs = json.loads(text, strict=False).get("Jobs", {})
         found = next(iter(jobs.values()), None)

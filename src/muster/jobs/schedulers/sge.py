@@ -50,11 +50,13 @@ def ask_states(jobs: Sequence[str]) -> dict[str, JobAnswer]:
     """Ask for all of the user's jobs; those that have ended are not listed."""
     text = ask("qstat", "-xml", "-g", "d", "-u", user_name())
     try:
-        listed = list(ElementTree.fromstring(text).iter("job_list"))
+        answer = ElementTree.fromstring(text)
     except ElementTree.ParseError:
-        raise UnansweredError(f"qstat answered what is not understood: {text.strip()[:80]}") from None
+        answer = None
+    if answer is None or answer.tag != "job_info":
+        raise UnansweredError(f"qstat answered what is not understood: {text.strip()[:80]}")
     answers = {}
-    for entry in listed:
+    for entry in answer.iter("job_list"):
         task = (entry.findtext("tasks") or "").strip()
         number = (entry.findtext("JB_job_number") or "").strip()
         job = f"{number}.{task}" if task else number
