@@ -209,15 +209,16 @@ def test_a_cancelled_run_has_saved_and_nothing_is_left(lab: Lab, desk: Desk) -> 
 def test_a_chain_past_the_wall_time_learns_what_one_run_does(
     lab: Lab, desk: Desk, way: str, fault: str | None
 ) -> None:
-    desk.experiment(iterations=90, delay=0.001)
-    desk.submit("exp.toml", "--chain", way, "--max-jobs", "8", wall_time="2m" if fault is None else "90s")
+    iterations = 60 if fault else 150
+    desk.experiment(iterations=iterations, delay=0.001)
+    desk.submit("exp.toml", "--chain", way, "--max-jobs", "8", wall_time="60s" if fault else "2m")
     if fault is not None:
         wait_until(lambda: desk.status()["iteration"] > 12, "some iterations", 90)
         break_something(lab, fault)
     ended = desk.wait_for("finished", seconds=600)
     desk.require_state("finished", ended)
     assert ended["link"] >= 2
-    desk.experiment(iterations=90)
+    desk.experiment(iterations=iterations)
     desk.type("train", "exp.toml", "--name", "whole", "--workers", "0", "--quiet")
     if fault == "other host":
         return  # its simulators were lost in the middle of their episodes

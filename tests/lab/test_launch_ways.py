@@ -200,6 +200,7 @@ def test_an_address_without_a_secret_or_with_another_is_refused(lab: Lab, shared
     assert_nothing_is_left(lab.nodes)
 
 
+@pytest.mark.long
 def test_without_a_shared_folder_mpi_tells_the_ranks_where_to_meet(lab: Lab, open_mpi: Mpi, shared: Path) -> None:
     command = [MUSTER, "launch", "--runs-dir", APART, "--timeout", "60s", "--", *tell(shared, code=5)]
     done = lab.nodes[0].run(open_mpi.command(lab.nodes, 2, command), env=open_mpi.env, check=False, limit_s=120)
@@ -209,6 +210,7 @@ def test_without_a_shared_folder_mpi_tells_the_ranks_where_to_meet(lab: Lab, ope
     assert_nothing_is_left(lab.nodes)
 
 
+@pytest.mark.long
 def test_a_host_whose_way_to_the_head_is_closed_says_so(lab: Lab, shared: Path) -> None:
     head, other = lab.nodes[:2]
     env = {"MUSTER_HOSTS": "node1,node2", "MUSTER_LAUNCH_ID": "closed"}

@@ -192,6 +192,7 @@ def killed_and_resumed(folder: Path, num_trials: int, killed_in: str) -> None:
     assert trained.returncode == 0, trained.stderr
 
 
+@pytest.mark.long
 def test_killed_in_the_middle_and_resumed(tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, num_trials=3, killed_in="trial-001")
 

@@ -204,6 +204,7 @@ def exploit(tmp_path: Path, num_trials: int, iterations: int) -> None:
     assert exploited
 
 
+@pytest.mark.long
 def test_pbt_goes_on_from_better_trials_with_changed_values(tmp_path: Path) -> None:
     exploit(tmp_path, num_trials=3, iterations=9)
 

@@ -107,6 +107,7 @@ def kill_again_and_again(folder: Path, kills: int, seed: int) -> None:
     assert policy_bytes(runs / "run") == policy_bytes(runs / "straight")
 
 
+@pytest.mark.long
 def test_killed_at_random_instants(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, kills=8, seed=0)
 
@@ -139,6 +140,7 @@ def test_a_signal_to_every_process_saves_with_workers_too(tmp_path: Path) -> Non
     assert int(Path(result["checkpoint"]).name) == result["iterations"] > 0
 
 
+@pytest.mark.long
 def test_the_wall_time_ends_an_evaluation_too(tmp_path: Path) -> None:
     end = time.time() + 15
     settings = ["--set", "evaluation.every=1", "--set", "evaluation.episodes=100000"]

@@ -19,6 +19,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.long
 def test_a_signal_to_every_process_saves_and_the_run_goes_on(tmp_path: Path) -> None:
     command = ["train", "CartPole-v1", *SMALL, "--workers", "2", "--stop-steps", "1e9"]
     process = start_muster(*command, cwd=tmp_path, new_session=True)
