@@ -127,8 +127,6 @@ def plan_doctor(target: str | None, options: SubmitOptions) -> Plan:
 def plan_again(job: JobFolder, max_jobs: int) -> Plan:
     """Plan to continue a run, or all runs of an array, with the same script and the same copy of the code."""
     order = replace(job.order(), links_before=len(job.links()), max_jobs=max_jobs)
-    if max_jobs == 1:
-        order = replace(order, chain="none")
     inner = [plan_again(member, max_jobs) for member in members(job)] if order.kind == "seeds" else []
     try:
         script = read_text(job.script)
@@ -212,8 +210,6 @@ def _order(kind: str, command: list[str], options: SubmitOptions, project: Proje
     cluster = options.cluster.cluster
     scheduler = SCHEDULERS[str(cluster.scheduler)]
     chain = cluster.chain or scheduler.chain
-    if options.max_jobs == 1:
-        chain = "none"
     if chain == "requeue" and scheduler.requeue is None and scheduler.requeue_code is None:
         raise InputError(
             f'chain = "requeue" ({options.cluster.source}): {scheduler.name} cannot queue a job again\n'
