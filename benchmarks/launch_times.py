@@ -113,7 +113,7 @@ def _submit(lab: Lab, folder: Path) -> str:
     (folder / ".bash_profile").write_text(profile)
     asked = ["--on", "slurm", "--nodes", str(HOSTS), "--cpus", "4", "--wall-time", "5m", "--max-jobs", "1"]
     command = shlex.split(COMMAND.replace("{folder}", str(folder)))
-    flags = ["--name", "bench", "--runs-dir", str(folder / "jobs"), "--json"]
+    flags = ["--name", "bench", "--runs-dir", str(folder / "jobs"), "--no-snapshot", "--json"]
     words = [MUSTER, "submit", *asked, *flags, "--", *command]
     done = lab.login.run(words, cwd=folder, env={"HOME": str(folder)})
     return str(json.loads(done.stdout)["jobs"][0])

@@ -67,7 +67,10 @@ class Desk:
         self._lab = lab
         self._user = user
         self.folder = folder
-        shutil.chown(folder, user)
+        self._home = folder / "home"
+        self._home.mkdir()
+        for path in (folder, self._home):
+            shutil.chown(path, user)
         (folder / "slow.py").write_text(SIMULATOR)
 
     def experiment(self, iterations: int, delay: float = 0.0, more: str = "") -> None:
@@ -140,7 +143,7 @@ class Desk:
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {"HOME": str(self.folder), "COLUMNS": "120"}
+        return {"HOME": str(self._home), "COLUMNS": "120"}
 
 
 @pytest.fixture
