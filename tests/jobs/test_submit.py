@@ -90,13 +90,14 @@ def test_links_ahead_of_which_one_is_refused_are_all_taken_back(project: Path, p
     [
         (["--on", "slrum"], "--on slrum: no such cluster; did you mean slurm?"),
         ([], "--on: which cluster?"),
-        (["--on", "slurm", "--memory", "12Q"], 'memory: Value error, expected a size such as "16G"'),
-        (["--on", "slurm", "--nodes", "0"], "nodes: Input should be greater than or equal to 1"),
+        (["--on", "slurm", "--memory", "12Q"], '--memory 12Q: expected a size such as "16G"'),
+        (["--on", "slurm", "--nodes", "0"], "--nodes 0: Input should be greater than or equal to 1"),
         (["--on", "slurm", "--wall-time", "20s"], "--wall-time 20s: too short; starting and a checkpoint need"),
-        (["--on", "slurm", "--chain", "hope"], "chain: Input should be"),
+        (["--on", "slurm", "--chain", "hope"], "--chain hope: Input should be"),
         (["--on", "pbs", "--chain", "requeue"], "pbs cannot queue a job again"),
-        (["--on", "slurm", "--account", "a\nb"], "account: String should match pattern"),
+        (["--on", "slurm", "--account", "a\nb"], ": String should match pattern"),
         (["--on", "needy"], "--on needy: needs account"),
+        (["--on", "slurm", "--render", "nowhere/job.sh"], "--render nowhere/job.sh: there is no folder nowhere"),
     ],
 )
 def test_bad_input_is_named_and_nothing_is_submitted(
@@ -147,6 +148,12 @@ def test_a_wall_time_shorter_than_what_the_run_has_needed_is_refused(project: Pa
     assert done.code == 2
     assert "one iteration and a checkpoint of this run need about 9m00s" in done.err
     assert muster_here("submit", "exp.toml", *flags, "--wall-time", "10m", "--resume").code == 0
+
+
+def test_a_simulator_that_is_not_registered_is_refused_before_the_job_waits(project: Path) -> None:
+    done = muster_here("submit", "CartPol-v1", "--on", "slurm", "--dry-run")
+    assert done.code == 2
+    assert "did you mean CartPole-v1" in done.err
 
 
 def test_a_name_that_is_taken_is_refused(project: Path, program: Program) -> None:

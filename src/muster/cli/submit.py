@@ -179,7 +179,11 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
         table = found.cluster.model_dump(exclude_unset=True)
         return replace(found, cluster=NamedCluster.model_validate({**table, **values}))
     except ValidationError as error:
-        raise InputError(f"submit: flags that cannot be used{cluster_problems(error)}") from None
+
+        def spell(key: str) -> str:
+            return f"--{key.replace('_', '-')} {given.get(key, '')}".rstrip()
+
+        raise InputError(f"submit: flags that cannot be used{cluster_problems(error, spell)}") from None
 
 
 def _value(text: str) -> Any:
@@ -242,6 +246,8 @@ def _write_script(plan: Plan, path: Path) -> None:
         raise InputError(f"--render {path}: there are {len(plan.sent)} scripts; --dry-run prints them all")
     if (what := odd_kind(path)) is not None:
         raise InputError(f"--render {path}: is {what}, expected a file")
+    if not path.parent.is_dir():
+        raise InputError(f"--render {path}: there is no folder {path.parent}")
     with explained(path):
         write_text(path, plan.sent[0].script)
     console().print(f"{path}: written; nothing was submitted")

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -263,14 +263,14 @@ def _validate(table: Any, path: Path, name: str) -> NamedCluster:
         raise InputError(f"{path}: [clusters.{name}]: cannot be used{cluster_problems(error)}") from None
 
 
-def cluster_problems(error: ValidationError) -> str:
-    """Return all that is wrong with a cluster, a line each, by its keys."""
+def cluster_problems(error: ValidationError, spell: Callable[[str], str] = str) -> str:
+    """Return all that is wrong with a cluster, a line each, by its keys or as they are spelled."""
     lines: dict[str, str] = {}
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"] if str(part) in _KEYS or not _is_branch(part))
         close = difflib.get_close_matches(key, _KEYS, 1)
         hint = f"; did you mean {close[0]}?" if problem["type"] == "extra_forbidden" and close else ""
-        lines.setdefault(key, f"\n  {key}: {_message(problem['type'], problem['msg'])}{hint}")
+        lines.setdefault(key, f"\n  {spell(key)}: {_message(problem['type'], problem['msg'])}{hint}")
     return "".join(lines.values())
 
 
@@ -279,7 +279,7 @@ def _message(kind: str, message: str) -> str:
     expected = {"tuple_type": 'a list, such as ["..."]', "dict_type": "a table", "bool_parsing": "true or false"}
     if kind in expected:
         return f"expected {expected[kind]}"
-    return "no such key" if kind == "extra_forbidden" else message
+    return "no such key" if kind == "extra_forbidden" else message.removeprefix("Value error, ")
 
 
 def _is_branch(part: object) -> bool:

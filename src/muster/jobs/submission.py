@@ -26,6 +26,7 @@ from muster.jobs.snapshot import Project, find_project, moved, moved_experiment,
 from muster.jobs.states import require_ended
 from muster.runs.finding import claim_folder, newest_name, unwritable
 from muster.runs.folder import RunFolder, default_name
+from muster.simulators.building import find_simulator
 
 GIVEN = "submitted.toml"
 CLUSTER = "cluster.toml"
@@ -90,6 +91,9 @@ def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions)
             f"--seeds {options.seeds}: {target} has a [sweep], which is one job\n"
             "    leave out --seeds, or the [sweep]"
         )
+    # A simulator of the user's own is not imported here: what it needs may be on the compute hosts alone.
+    if ":" not in experiment.env.id and not options.cluster.cluster.container:
+        find_simulator(experiment.env.id)
     options = replace(options, name=experiment.name if options.name is None else options.name)
     kind = "seeds" if options.seeds else "sweep" if experiment.sweep is not None else "train"
     base = default_name(experiment.env.id, experiment.algorithm.name) + {"train": ""}.get(kind, f"-{kind}")
