@@ -7,7 +7,7 @@
 set -eu
 
 packages="iproute2 util-linux mount procps munge slurmctld slurmd slurm-client
-    openssh-client openssh-server openmpi-bin mpich"
+    openssh-client openssh-server rsync openmpi-bin mpich"
 for extra in "$@"; do
     case $extra in
         gridengine) packages="$packages gridengine-master gridengine-exec gridengine-client" ;;
