@@ -16,7 +16,7 @@ from muster.jobs.folder import SUBMITTED, JobFolder
 from muster.jobs.sending import ARGUMENTS, send
 from muster.jobs.snapshot import copy
 from muster.jobs.submission import Plan
-from muster.runs.files import explained
+from muster.runs.files import explained, write_text
 from muster.runs.lock import RunLock
 from muster.runs.status import rewrite_status
 from muster.training.description import write_description
@@ -123,5 +123,7 @@ def _write(plan: Plan) -> None:
         extra = {ARGUMENTS: json.dumps(plan.arguments)} if plan.arguments else {}
         job.create(plan.order, {job.script.name: plan.script, **plan.files, **extra})
         job.script.chmod(0o755)
+        if plan.part is not None:
+            write_text(job.part, json.dumps(plan.part.variables), private=True)
         if plan.loaded is not None and plan.order.kind == "train" and not job.run.experiment.exists():
             write_description(job.run, plan.loaded)

@@ -45,6 +45,8 @@ class RunState:
     """Of all CPUs over the time of the links that have ended; None where it was not measured."""
     memory: int | None
     """Most bytes that any host used."""
+    place: str = ""
+    """The host that was asked, for a run that does not live on this file system."""
 
 
 def read_states(jobs: Sequence[JobFolder]) -> list[RunState]:
