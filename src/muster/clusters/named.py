@@ -22,7 +22,7 @@ from muster.experiment.source import read_toml
 PROJECT_FILE = "muster.toml"
 USER_FILE = "muster/clusters.toml"
 SITES = Path(__file__).with_name("sites")
-SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux")
+SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux", "local")
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", re.IGNORECASE)
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -76,8 +76,8 @@ class NamedCluster(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     profile: Word | None = Field(None, description="Shipped profile to take from what is not given here.")
-    scheduler: Literal["slurm", "pbs", "cobalt", "lsf", "sge", "flux"] | None = Field(
-        None, description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge or flux."
+    scheduler: Literal["slurm", "pbs", "cobalt", "lsf", "sge", "flux", "local"] | None = Field(
+        None, description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge or flux; local: this machine."
     )
     nodes: Number | LeftOut | None = Field(None, description="Hosts of a job.")
     cpus: Number | LeftOut | None = Field(None, description="CPUs of each host.")

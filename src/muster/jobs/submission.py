@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +32,8 @@ from muster.simulators.building import find_simulator
 GIVEN = "submitted.toml"
 CLUSTER = "cluster.toml"
 CHANGES = "changes.diff"
+NUM_RANKS_VARIABLE = "MUSTER_NUM_RANKS"
+"""Set where this machine is one host of several."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions)
 
 
 def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
-    """Plan any command under `muster launch`; its scripts are taken from the copy of the project."""
+    """Plan any command, under `muster launch` where that is needed; its scripts are taken from the copy of the project."""
     with _chosen(default_name(Path(command[0]).name, "command"), options) as job:
         project = find_project(Path.cwd(), options.directory) if options.snapshot else None
         words, paths = list(command), []
@@ -115,7 +118,7 @@ def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
             copied = {str(path) for path in project.files if path.suffix in (".py", ".sh")}
             words = [_copied_script(word, project, job.code, copied) for word in words]
             paths = search_path([moved(str(Path.cwd()), project, job.code)], project, job.code)
-        order = _order("command", _launched(job, words), options, project)
+        order = _order("command", _launched(job, words, options), options, project)
         return _plan(job, order, paths, project, None, options)
 
 
@@ -178,7 +181,7 @@ def _plan_run(
     command = "sweep" if kind == "sweep" else "train"
     place = ["--name", job.path.name, "--runs-dir", str(job.path.parent), "--resume"]
     inside = _python_inside(options.cluster.cluster)
-    order = _order(kind, _launched(job, [*inside, command, str(given), *place]), options, project)
+    order = _order(kind, _launched(job, [*inside, command, str(given), *place], options), options, project)
     paths = search_path(loaded.experiment.env.paths, project, code or job.code) if project else []
     plan = _plan(job, order, paths, project, loaded, options)
     return replace(plan, files={**plan.files, GIVEN: tomli_w.dumps(loaded.given())})
@@ -238,7 +241,16 @@ def _python_inside(cluster: NamedCluster) -> list[str]:
     return [cluster.python or DEFAULT_PYTHON, *PYTHON[1:]] if cluster.container else PYTHON
 
 
-def _launched(job: JobFolder, command: Sequence[str]) -> list[str]:
+def is_launched(cluster: NamedCluster, environ: Mapping[str, str]) -> bool:
+    """Whether a command runs under `muster launch`: always, but on this machine alone."""
+    if SCHEDULERS[str(cluster.scheduler)].is_launched:
+        return True
+    return bool(cluster.hosts or cluster.container or environ.get(NUM_RANKS_VARIABLE))
+
+
+def _launched(job: JobFolder, command: Sequence[str], options: SubmitOptions) -> list[str]:
+    if not is_launched(options.cluster.cluster, os.environ):
+        return list(command)
     return [*PYTHON, "launch", "--cluster", str(job.folder / CLUSTER), "--", *command]
 
 
