@@ -44,7 +44,8 @@ def submit(
         typer.Argument(metavar="[FILE|ID] [-- COMMAND ...]", help="Experiment, simulator's id, or any command."),
     ] = None,
     on: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Cluster or scheduler; local: this machine; see `muster clusters`.")
+        str | None,
+        typer.Option(metavar="NAME", help="Cluster or scheduler; local: this machine; see `muster clusters`."),
     ] = None,
     nodes: Annotated[str | None, typer.Option(help="Hosts of a job.")] = None,
     cpus: Annotated[str | None, typer.Option(help="CPUs of each host; default: whole hosts.")] = None,
@@ -170,7 +171,9 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
     from muster.clusters.named import NamedCluster, cluster_problems, find_cluster
 
     if on is None:
-        raise InputError("--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux, local")
+        raise InputError(
+            "--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux, local"
+        )
     experiment = Path(target) if target and target.endswith(".toml") else None
     found = find_cluster(on, "--on", experiment)
     values: dict[str, Any] = {key: _value(text) for key, text in given.items()}

@@ -29,6 +29,11 @@ POLL_SECONDS = 0.1
 DEPENDENCY_SECONDS = 1.0
 """How often a job looks whether the one before it has ended."""
 _AFTER = "--after="
+_FAILED = {
+    "start": "the job was not started",
+    "hold": "the job's script was not run",
+    "cancel": "the job was not cancelled",
+}
 _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR2, signal.SIGALRM)
 
 
@@ -43,10 +48,10 @@ def start(script: str, after: str | None) -> str:
         _require_here(JobProcess.parse(after))
     starting = Path(f".starting-{os.getpid()}")
     output = os.open(starting, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-    hold = [sys.executable, "-P", "-m", MODULE, "hold", *([f"{_AFTER}{after}"] if after else []), script]
+    command = [sys.executable, "-P", "-m", MODULE, "hold", *([f"{_AFTER}{after}"] if after else []), script]
     try:
         child = subprocess.Popen(
-            hold, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
         )
         assert child.stdin is not None
         with child.stdin as release:
@@ -105,7 +110,8 @@ def waits(arguments: Sequence[str]) -> str | None:
     """Return what a job waits for, by its process's arguments; None if it runs."""
     if MODULE not in arguments:
         return None
-    return next((f"waits for job {word.removeprefix(_AFTER)}" for word in arguments if word.startswith(_AFTER)), "")
+    after = (word.removeprefix(_AFTER) for word in arguments if word.startswith(_AFTER))
+    return next((f"waits for job {job}" for job in after), "")
 
 
 def _signal_all(job: JobProcess, number: signal.Signals) -> None:
@@ -145,7 +151,7 @@ def main() -> int:
         else:
             cancel(JobProcess.parse(given.job))
     except (OSError, ValueError) as error:
-        print(f"muster: {error}", file=sys.stderr)
+        print(f"muster: {_FAILED[given.command]}: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -10,7 +10,6 @@ import re
 import socket
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 from muster.clusters.ray_guard import PROC, living, session_of
 

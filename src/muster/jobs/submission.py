@@ -110,7 +110,7 @@ def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions)
 
 
 def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
-    """Plan any command, under `muster launch` where that is needed; its scripts are taken from the copy of the project."""
+    """Plan any command; its scripts are taken from the copy of the project."""
     with _chosen(default_name(Path(command[0]).name, "command"), options) as job:
         project = find_project(Path.cwd(), options.directory) if options.snapshot else None
         words, paths = list(command), []

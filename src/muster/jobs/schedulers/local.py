@@ -1,4 +1,4 @@
-"""This machine, without a scheduler: a job is a session of processes that outlives its terminal."""
+"""The machine itself, without a scheduler: a job is a session of processes that outlives its terminal."""
 
 from __future__ import annotations
 
