@@ -1,4 +1,4 @@
-"""`muster submit`: train on a scheduler's hosts, past the wall time if need be."""
+"""`muster submit`: train on a scheduler's hosts, past the wall time if need be; or detached on this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def submit(
         typer.Argument(metavar="[FILE|ID] [-- COMMAND ...]", help="Experiment, simulator's id, or any command."),
     ] = None,
     on: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Cluster or scheduler; see `muster clusters`.")
+        str | None,
+        typer.Option(metavar="NAME", help="Cluster or scheduler; local: this machine; see `muster clusters`."),
     ] = None,
     remote: Annotated[
         str | None, typer.Option(metavar="USER@LOGIN", help="Login node of the cluster, to be reached by ssh.")
@@ -94,6 +95,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a run to a cluster's scheduler. Where one job's wall time is too short, further jobs continue it.
+    With --on local it runs on this machine and outlives the terminal.
 
     The job runs a copy of the project's files, made now: later edits do not change it.
     """
@@ -184,7 +186,9 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
     from muster.clusters.named import NamedCluster, cluster_problems, find_cluster
 
     if on is None:
-        raise InputError("--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux")
+        raise InputError(
+            "--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux, local"
+        )
     experiment = Path(target) if target and target.endswith(".toml") else None
     found = find_cluster(on, "--on", experiment)
     values: dict[str, Any] = {key: _value(text) for key, text in given.items()}

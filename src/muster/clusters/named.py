@@ -22,7 +22,7 @@ from muster.experiment.source import read_toml
 PROJECT_FILE = "muster.toml"
 USER_FILE = "muster/clusters.toml"
 SITES = Path(__file__).with_name("sites")
-SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux")
+SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux", "local")
 SSH = "ssh"
 """Hosts without a scheduler, named in `hosts`."""
 RAY = "ray"
@@ -82,13 +82,11 @@ class NamedCluster(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     profile: Word | None = Field(None, description="Shipped profile to take from what is not given here.")
-    scheduler: Literal["slurm", "pbs", "cobalt", "lsf", "sge", "flux", "ssh", "ray"] | None = Field(
+    scheduler: Literal["slurm", "pbs", "cobalt", "lsf", "sge", "flux", "local", "ssh", "ray"] | None = Field(
         None,
-        description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge or flux; ssh for hosts of one's own.",
+        description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge, flux; local: this machine; ssh: `hosts`.",
     )
-    remote: Destination | None = Field(
-        None, description="Login node to submit from, by ssh: user@host, as ssh knows it."
-    )
+    remote: Destination | None = Field(None, description="Login node to submit from, reached by ssh: user@host.")
     nodes: Number | LeftOut | None = Field(None, description="Hosts of a job.")
     min_nodes: Number | None = Field(None, description="Run with so many hosts if others fail; default: all.")
     cpus: Number | LeftOut | None = Field(None, description="CPUs of each host.")

@@ -88,12 +88,13 @@ def _signals_held_back() -> Iterator[list[int]]:
 
 
 def _send_all(plan: Plan, sent: list[str], caught: Sequence[int]) -> None:
-    """Submit the first job, and with `chain = "ahead"` those that follow it, one after another."""
+    """Submit the first job of each run, and with `chain = "ahead"` those that follow it, one after another."""
     for one in plan.sent:
         before: str | None = None
+        run_before = sent[-1] if sent and plan.scheduler.is_sequential else None
         for _ in range(plan.order.max_jobs if plan.order.chain == "ahead" else 1):
             _require_undisturbed(caught)
-            job = send(one.job, plan.scheduler, after=before)
+            job = send(one.job, plan.scheduler, after=before or run_before)
             sent.append(job)
             _require_undisturbed(caught)
             for task, run in enumerate(plan.members if plan.is_array else [one], start=1):

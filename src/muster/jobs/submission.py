@@ -159,7 +159,7 @@ def run_base(
 
 
 def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
-    """Plan any command under `muster launch`; its scripts are taken from the copy of the project."""
+    """Plan any command; its scripts are taken from the copy of the project."""
     with _chosen(*run_base(command, None, options)) as job:
         project = project_of(None, None, options)
         words, paths = list(command), []
@@ -167,7 +167,7 @@ def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
             copied = {str(path) for path in project.files if path.suffix in (".py", ".sh")}
             words = [_copied_script(word, project, job.code, copied) for word in words]
             paths = search_path([moved(str(Path.cwd()), project, job.code)], project, job.code)
-        order = _order("command", _launched(job, words), options, project)
+        order = _order("command", _launched(job, words, options), options, project)
         return _plan(job, order, paths, project, None, options)
 
 
@@ -231,7 +231,7 @@ def _plan_run(
     command = "sweep" if kind == "sweep" else "train"
     place = ["--name", job.path.name, "--runs-dir", str(job.path.parent), "--resume"]
     inside = _python_inside(options.cluster.cluster)
-    order = _order(kind, _launched(job, [*inside, command, str(given), *place]), options, project)
+    order = _order(kind, _launched(job, [*inside, command, str(given), *place], options), options, project)
     paths = search_path(loaded.experiment.env.paths, project, code or job.code) if project else []
     plan = _plan(job, order, paths, project, loaded, options, code)
     return replace(plan, files={**plan.files, GIVEN: tomli_w.dumps(loaded.given())})
@@ -308,7 +308,11 @@ def _python_inside(cluster: NamedCluster) -> list[str]:
     return [cluster.python or DEFAULT_PYTHON, *PYTHON[1:]] if cluster.container else PYTHON
 
 
-def _launched(job: JobFolder, command: Sequence[str]) -> list[str]:
+def _launched(job: JobFolder, command: Sequence[str], options: SubmitOptions) -> list[str]:
+    """Run a command under `muster launch`, unless it has but this machine, which it uses by itself."""
+    cluster = options.cluster.cluster
+    if not SCHEDULERS[str(cluster.scheduler)].is_launched and not cluster.container:
+        return list(command)
     return [*PYTHON, "launch", "--cluster", str(job.folder / CLUSTER), "--", *command]
 
 

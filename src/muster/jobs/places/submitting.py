@@ -198,8 +198,6 @@ def _there(found: FoundCluster) -> FoundCluster:
     if found.cluster.scheduler == SSH:
         away |= {"nodes"}
     table = found.cluster.model_dump(exclude_unset=True, exclude=away)
-    if found.cluster.scheduler == SSH:
-        table["scheduler"] = "local"
     return replace(found, cluster=NamedCluster.model_validate(table))
 
 
