@@ -9,7 +9,7 @@ from pathlib import Path
 from .control_groups import remove_job_groups
 from .errors import LabError
 from .host import Host
-from .layout import Layout
+from .layout import RESEARCHER, RESEARCHER_HOME, Layout
 from .namespaces import FirstProcess
 from .network import GATEWAY, SUBNET, Switch
 from .records import ProcessRecord
@@ -18,6 +18,7 @@ LOGIN = "login"
 BY_HAND = Path("/tmp/mlab")
 """The lab kept by hand; one that ends with its owner is beside it, with the owner's process id added."""
 MAX_NODES = 64
+RESEARCHER_ENTRY = f"{RESEARCHER}:x:1500:1500::{RESEARCHER_HOME}:/bin/bash\n"
 
 
 class Lab:
@@ -46,6 +47,7 @@ class Lab:
         lab = cls(layout, num_nodes)
         lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in lab.hosts.values())]
         (layout.files / "hosts").write_text("\n".join(lines) + "\n")
+        (layout.files / "passwd").write_text(Path("/etc/passwd").read_text() + RESEARCHER_ENTRY)
         # No name server: an unknown name is unknown at once.
         (layout.files / "resolv.conf").write_text("")
         lab._switch.start(ends_with_owner=owner is not None)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+RESEARCHER = "researcher"
+"""A user of the hosts without privileges, whose home is on each host's own disk: the hosts share nothing of it."""
+RESEARCHER_HOME = Path("/tmp/home") / RESEARCHER
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -69,7 +72,7 @@ def kept_folders(layout: Layout) -> list[str]:
 def login_environment(user: str) -> dict[str, str]:
     """The environment of a fresh login on a host, with the running Python's programs on PATH."""
     environment = {
-        "HOME": pwd.getpwnam(user).pw_dir,
+        "HOME": str(RESEARCHER_HOME) if user == RESEARCHER else pwd.getpwnam(user).pw_dir,
         "LANG": "C.UTF-8",
         "LOGNAME": user,
         "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",

@@ -13,7 +13,7 @@ PROGRAMS = ("ssh", "sshd", "ssh-keygen")
 SERVER_CONFIGURATION = """\
 ListenAddress {address}
 HostKey {folder}/host-key
-AuthorizedKeysFile {folder}/key.pub
+AuthorizedKeysFile {folder}/key.pub .ssh/authorized_keys
 PidFile /run/sshd.pid
 PermitRootLogin prohibit-password
 PasswordAuthentication no
