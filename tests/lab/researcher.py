@@ -64,7 +64,9 @@ class Researcher:
         for path in (folder, *folder.rglob("*")):
             shutil.chown(path, *OWNER)
 
-    def type(self, *command: str | Path, check: bool = True, limit_s: float = 150) -> subprocess.CompletedProcess[str]:
+    def type(
+        self, *command: str | Path, check: bool = True, limit_s: float = 150
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command on the laptop, in the user's project."""
         return self.laptop.run(command, user=self.name, cwd=self.project, check=check, limit_s=limit_s)
 
@@ -80,7 +82,5 @@ class Researcher:
         names = " ".join(f"{host.name} {host.address}" for host in self.others)
         known = (self._sshd.configuration.parent.parent / "known-hosts").read_text()
         self.write(self.laptop, ".ssh/known_hosts", known)
-        self.write(
-            self.laptop, ".ssh/config", CONFIGURATION.format(names=names, user=self.name, home=self.home)
-        )
+        self.write(self.laptop, ".ssh/config", CONFIGURATION.format(names=names, user=self.name, home=self.home))
         self.laptop.path(folder / "config").chmod(0o600)

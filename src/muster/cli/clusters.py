@@ -72,3 +72,40 @@ def init(
     with explained(output):
         write_text(output, text)
     console().print(f"{output}: written; `muster submit exp.toml --on {name or 'NAME'} --dry-run` shows a job")
+
+
+@clusters.command()
+def clean(
+    name: Annotated[str, typer.Argument(help="A cluster whose hosts are reached by ssh.")],
+    remote: Annotated[str | None, typer.Option(metavar="USER@LOGIN", help="Its login node.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove runs there without asking.")] = False,
+) -> None:
+    """Remove what muster has put on a cluster's hosts: runs, copies of projects, environments.
+
+    Fetch the results first. Runs that have not ended are never removed.
+    """
+    from dataclasses import replace
+
+    from muster.clusters.named import find_cluster
+    from muster.errors import InputError, JobError
+    from muster.experiment.quantities import counted
+    from muster.jobs.places.cleaning import find_remains, remove_remains
+
+    found = find_cluster(name, "clusters clean")
+    if remote is not None:
+        found = replace(found, cluster=found.cluster.model_copy(update={"remote": remote}))
+    if not found.cluster.is_elsewhere:
+        raise InputError(f"clusters clean {name}: its hosts are not reached by ssh, so muster put nothing there")
+    remains, failures = find_remains(found)
+    runs = sorted({run for one in remains for run in one.runs})
+    if runs and not yes:
+        typer.confirm(f"remove {counted(len(runs), 'run')} there ({', '.join(runs)})?", abort=True, err=True)
+    removed, failed = remove_remains(remains, found)
+    for host in removed:
+        console().print(f"{host}: removed")
+    if not removed and not failures and not failed:
+        console().print(f"{name}: nothing of muster's is there")
+    if problems := {**failures, **failed}:
+        raise JobError(
+            f"clusters clean {name}: not on all hosts" + "".join(f"\n  {text}" for text in problems.values())
+        )

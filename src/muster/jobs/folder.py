@@ -17,7 +17,7 @@ from muster.errors import InputError
 from muster.files.ownership import OWN_FOLDER, require_own
 from muster.files.regular import is_folder, is_regular, is_there, read_bytes
 from muster.runs.files import append_json_line, explained, read_json_lines, write_json, write_text
-from muster.runs.folder import ELSEWHERE, RunFolder
+from muster.runs.folder import CODE, ELSEWHERE, RunFolder
 
 SUBMITTED, STARTED, LINK_ENDED = "submitted", "started", "ended"
 _ID = re.compile(r"[A-Za-z0-9ƒ][\w.\[\]ƒ-]*")
@@ -88,7 +88,7 @@ class JobFolder:
     @property
     def code(self) -> Path:
         """The copy of the project's files."""
-        return self.path / "code"
+        return self.path / CODE
 
     @property
     def record(self) -> Path:

@@ -11,7 +11,7 @@ from muster.errors import InputError
 from muster.files.ownership import OWN_FOLDER, require_own
 from muster.files.regular import is_folder, is_regular, is_there
 from muster.runs.checkpoints import BEST, MANIFEST, Checkpoints, verify
-from muster.runs.folder import RunFolder
+from muster.runs.folder import ELSEWHERE, RunFolder
 
 
 def find_run(run: str | Path, directory: Path) -> RunFolder:
@@ -25,6 +25,8 @@ def find_run(run: str | Path, directory: Path) -> RunFolder:
     for path in (Path(run), directory / run):
         if RunFolder(path).exists():
             return RunFolder(path)
+    if any(is_regular(path / ELSEWHERE) for path in (Path(run), directory / run)):
+        raise InputError(f"{run}: lives elsewhere, and nothing of it is here yet\n    muster fetch {run}")
     names = ", ".join(str(folder.path.relative_to(directory)) for folder in list_runs(directory)[:8])
     raise InputError(f"no run {str(run)!r} in {directory}\n    runs there: {names or 'none'}")
 

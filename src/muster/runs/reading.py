@@ -13,7 +13,7 @@ from muster.experiment.schema import Experiment
 from muster.files.regular import is_folder, is_there, odd_kind, read_bytes, read_text
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.files import read_json_lines
-from muster.runs.folder import RunFolder
+from muster.runs.folder import CODE, RunFolder
 from muster.runs.metrics import parse_metrics
 from muster.runs.status import Status, parse_status
 
@@ -64,16 +64,48 @@ def read_run(folder: RunFolder) -> RunRecord:
 def read_experiment(folder: RunFolder, checkpoint: Path, notice: Callable[[str], None]) -> Experiment:
     """Return the experiment of a run; if its file is damaged, that of a checkpoint.
 
+    A run that was fetched or moved imports from the copy of its code that came with it.
+
     Raises:
         InputError: if both cannot be read.
     """
     try:
-        return load_saved(folder.experiment).experiment
+        experiment = load_saved(folder.experiment).experiment
     except InputError as error:
         if not is_there(checkpoint / EXPERIMENT):
             raise
         notice(f"{_relative(str(error), folder)}; taking the experiment of checkpoint {checkpoint.name}")
-        return load_saved(checkpoint / EXPERIMENT).experiment
+        experiment = load_saved(checkpoint / EXPERIMENT).experiment
+    return _with_own_code(experiment, folder)
+
+
+def _with_own_code(experiment: Experiment, folder: RunFolder) -> Experiment:
+    env, model = experiment.env, experiment.model
+    env = env.model_copy(
+        update={"id": _named_here(env.id, folder), "paths": [_found_here(path, folder) for path in env.paths]}
+    )
+    if model.class_ is not None:
+        model = model.model_copy(update={"class_": _named_here(model.class_, folder)})
+    return experiment.model_copy(update={"env": env, "model": model})
+
+
+def _named_here(name: str, folder: RunFolder) -> str:
+    """Return `path/to/file.py:Class` with the file's place here."""
+    file, colon, attribute = name.rpartition(":")
+    return f"{_found_here(file, folder)}:{attribute}" if colon and file.endswith(".py") else name
+
+
+def _found_here(path: str, folder: RunFolder) -> str:
+    """Return where a file or folder is in the run's copy of the code, if it is there and not where it was."""
+    original = Path(path)
+    if not original.is_absolute() or is_there(original):
+        return path
+    # The copy of several seeds is in the folder above.
+    for code in (folder.path / CODE, folder.path.parent / CODE):
+        for parent in original.parents if original.name != CODE else (original, *original.parents):
+            if parent.name == CODE and is_there(code / original.relative_to(parent)):
+                return str((code / original.relative_to(parent)).resolve())
+    return path
 
 
 def read_state(folder: RunFolder) -> RunRecord:

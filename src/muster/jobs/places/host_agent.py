@@ -115,6 +115,13 @@ def make_muster(order: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def whereabouts(order: dict[str, Any]) -> dict[str, Any]:
+    """Return where our folder is, and a muster in it that is whole."""
+    folder = _folder(order)
+    found = [path.parent / "bin" / "muster" for path in folder.glob(f"muster/*/{COMPLETE}")]
+    return {"folder": str(folder), "muster": str(found[0]) if found else None}
+
+
 def clean(order: dict[str, Any]) -> dict[str, Any]:
     """Remove all that muster has put on this host for one cluster; a folder that is not ours stays."""
     folder = _folder(order)
