@@ -1,4 +1,4 @@
-"""The files that `muster clusters init` writes for clouds: Ray's own check takes them, and their values are right."""
+"""The files that `muster clusters init` writes for clouds: Ray's own check takes them, their values are right."""
 
 from __future__ import annotations
 
