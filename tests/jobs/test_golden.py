@@ -18,6 +18,7 @@ from tests.fakes.site import FakeSite
 
 GOLDEN = Path(__file__).with_name("golden")
 SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux")
+"""Those that read directives."""
 PROFILES = tuple(sorted(path.stem for path in SITES.glob("*.toml")))
 EVERYTHING = "--nodes 3 --cpus 4 --gpus 1 --memory 8G --wall-time 90m --account proj --queue workq"
 CASES = {
@@ -27,9 +28,11 @@ CASES = {
     **{f"{name}-seeds": f"--on {name} --seeds 3 --wall-time 1h" for name in ("slurm", "pbs", "lsf", "sge")},
     "cobalt-constraint": "--on cobalt --wall-time 1h --constraint mcdram=cache:numa=quad",
     **{f"{name}-requeue": f"--on {name} --chain requeue" for name in ("slurm", "lsf")},
+    "local": "--on local",
+    "local-wall-time": "--on local --wall-time 1h --chain dependency",
     **{name: f"--on {name} --account proj" for name in PROFILES},
 }
-WITHOUT_FAKE = ("slurm", "sge", "eagle", "frontier", "kestrel", "lumi", "perlmutter")
+WITHOUT_FAKE = ("slurm", "sge", "local", "eagle", "frontier", "kestrel", "lumi", "perlmutter")
 HOSTS = tuple(HostEntry(f"node{number}", cpus=64, memory_mib=600_000) for number in range(1, 5))
 QUEUES = {name: QueueEntry() for name in ("workq", "debug", "debug-cache-quad")}
 
@@ -74,7 +77,7 @@ def test_schedulers_accept_every_directive(case: str, project: Path) -> None:
     assert [job.extra.get("impossible") for job in site.jobs()] == [None] * tasks
 
 
-@pytest.mark.parametrize("scheduler", ["cobalt", "flux"])
+@pytest.mark.parametrize("scheduler", ["cobalt", "flux", "local"])
 def test_seeds_are_jobs_of_their_own_where_there_are_no_arrays(scheduler: str, project: Path) -> None:
     done = muster_here(
         "submit", "CartPole-v1", "--dry-run", "--on", scheduler, "--seeds", "2", "--wall-time", "1h"

@@ -177,7 +177,8 @@ def test_attach_ends_when_the_job_is_gone(
     program("squeue", f"echo '{HEADING}'")
     done = muster_here("attach", "a")
     assert done.code == 0
-    assert done.out.endswith("lost: its job is gone and recorded no end: killed, or a host was lost\n")
+    end = "lost: its job is gone and recorded no end: killed, or a host was lost; `muster submit a --resume`"
+    assert " ".join(done.out.split()).endswith(f"{end} continues it")
 
 
 def test_a_link_outside_of_a_job_is_refused(job: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_a_saved_link_leaves_the_next_one_in_the_queue_until_the_last(make: Make
 
 
 def test_a_link_after_the_last_one_ends_at_once(make: Make, tmp_path: Path) -> None:
-    job = make("touch ran; exit 1")
+    job = make(f"touch {tmp_path}/ran; exit 1")
     assert link(job)[0] == 1
     before = len(events(job))
     code, errors = link(job, own="2")
@@ -117,7 +117,7 @@ def test_a_requeued_link_asks_the_scheduler_in_its_own_way(
 
 
 def test_a_cancelled_run_is_ended_and_never_started_again(make: Make, tmp_path: Path) -> None:
-    job = make("trap 'exit 143' TERM; touch running; while :; do sleep 0.05; done")
+    job = make("trap 'exit 143' TERM; while :; do sleep 0.05; done")
     process = start(job)
     wait_until(lambda: len(events(job)) == 3, "the start")
     job.cancel.touch()

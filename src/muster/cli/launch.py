@@ -39,7 +39,12 @@ def launch(
     head: Annotated[str | None, typer.Option(help="The head's host; default: that of rank 0.")] = None,
     head_address: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where to meet if the hosts share no folder: on the head's host."),
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="MUSTER_HEAD_ADDRESS",
+            show_envvar=False,
+            help="Where to meet if the hosts share no folder: on the head's host.",
+        ),
     ] = None,
     interface: Interface = None,
     port_range: PortRange = None,
@@ -82,9 +87,9 @@ def launch(
     from muster.clusters.named import NamedCluster, find_cluster
 
     refuse_where_impossible(os.environ)
-    if dashboard:
-        require_dashboard()
     site = find_cluster(cluster).cluster if cluster else NamedCluster()
+    if dashboard or site.dashboard:
+        require_dashboard()
     if site.hosts:
         os.environ.setdefault("MUSTER_HOSTS", ",".join(site.hosts))
     timeout, grace = timeout or site.timeout, grace or site.grace
@@ -94,7 +99,7 @@ def launch(
         cpus=cpus if cpus is not None else site.cpus or None,
         gpus=gpus if gpus is not None else None if site.gpus is False else site.gpus,
         nodes=nodes,
-        min_nodes=min_nodes,
+        min_nodes=min_nodes if min_nodes is not None else site.min_nodes,
         head=head,
         head_address=parse_address(head_address),
         interface=interface or site.interface,
@@ -102,7 +107,7 @@ def launch(
         timeout=parse_timeout(timeout) if timeout else DEFAULT_TIMEOUT,
         unset=(*(unset or ()), *site.unset),
         setup=site.setup,
-        dashboard=dashboard,
+        dashboard=dashboard or site.dashboard,
         grace=parse_timeout(grace, "--grace") if grace else None,
     )
     inside = parse_container(container or site.container, runtime or site.runtime, python or site.python)

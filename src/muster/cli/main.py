@@ -17,11 +17,13 @@ from muster.cli.clusters import clusters
 from muster.cli.doctor import doctor
 from muster.cli.evaluate import evaluate
 from muster.cli.export import export
+from muster.cli.fetch import fetch
 from muster.cli.init import init
 from muster.cli.launch import launch
 from muster.cli.link import link
 from muster.cli.logs import logs
 from muster.cli.play import play
+from muster.cli.receive import receive
 from muster.cli.runs import runs
 from muster.cli.scale import scale
 from muster.cli.schema import schema
@@ -64,12 +66,14 @@ COMMANDS = (
     logs,
     attach,
     cancel,
+    fetch,
 )
 for command in COMMANDS:
     app.command()(command)
 app.command(cls=CommandAfterDashes)(submit)
 app.add_typer(clusters, name="clusters")
 app.command(hidden=True)(link)
+app.command(hidden=True)(receive)
 
 
 def _print_version(wanted: bool) -> None:

@@ -21,11 +21,12 @@ from muster.runs.reading import printable
 
 if TYPE_CHECKING:
     from muster.jobs.folder import JobFolder
+    from muster.jobs.places.record import RunElsewhere
     from muster.jobs.states import RunState
 
 _STYLES = {"running": "green", "finished": "green", "failed": "bold red", "lost": "bold red", "unknown": "yellow"}
-_HEADINGS = ("run", "state", "job", "link", "steps", "return")
-_NUMBERS = _HEADINGS[3:]
+_HEADINGS = ("run", "state", "on", "job", "link", "steps", "return")
+_NUMBERS = _HEADINGS[4:]
 SHORTEST_REASON = 5
 
 
@@ -41,11 +42,15 @@ def status(
     A scheduler that does not answer makes a run `unknown`; nothing is done because of that.
     """
     from muster.jobs.folder import find_job, list_jobs, members
+    from muster.jobs.places.asking import read_states_elsewhere
+    from muster.jobs.places.record import find_elsewhere
     from muster.jobs.states import read_states
 
     directory = folder_of_runs(runs_dir)
     if run is None:
-        states = read_states(_readable(list_jobs(directory)))
+        states = read_states(_readable(list_jobs(directory))) + read_states_elsewhere(_elsewhere(directory))
+    elif (elsewhere := find_elsewhere(run, directory)) is not None:
+        states = read_states_elsewhere([elsewhere], may_ask=True)
     else:
         states = read_states(members(find_job(run, directory)))
     if as_json:
@@ -66,6 +71,19 @@ def _readable(jobs: list[JobFolder]) -> list[JobFolder]:
         try:
             if job.order().kind != "seeds":
                 found.append(job)
+        except InputError as error:
+            show_notice(printable(str(error).partition("\n")[0]))
+    return found
+
+
+def _elsewhere(directory: Path) -> list[RunElsewhere]:
+    """Return the runs that live elsewhere, and say which record cannot be read."""
+    from muster.jobs.places.record import RunElsewhere, list_elsewhere, read_record
+
+    found = []
+    for path in list_elsewhere(directory):
+        try:
+            found.append(RunElsewhere(path, read_record(path)))
         except InputError as error:
             show_notice(printable(str(error).partition("\n")[0]))
     return found
@@ -97,7 +115,8 @@ def _line(cells: tuple[str, ...], widths: list[int], reason: str, style: str = "
 
 def _cells(state: RunState, directory: Path) -> tuple[str, ...]:
     progress = (str(state.link), f"{state.steps:,}", figure(state.return_mean))
-    return printable(_name(state, directory)), state.state, state.job_id or "-", *progress
+    where = printable(state.cluster)
+    return printable(_name(state, directory)), state.state, where, state.job_id or "-", *progress
 
 
 def _name(state: RunState, directory: Path) -> str:
@@ -113,7 +132,8 @@ def _show_one(state: RunState) -> None:
     table.add_row("run", printable(state.run))
     reason = f": {printable(state.reason)}" if state.reason else ""
     table.add_row("state", _styled(state).append(reason, "default"))
-    table.add_row("job", f"{state.job_id or '-'} on {printable(state.cluster)} ({state.scheduler})")
+    where = f", asked at {printable(state.place)}" if state.place else ""
+    table.add_row("job", f"{state.job_id or '-'} on {printable(state.cluster)} ({state.scheduler}){where}")
     if state.start:
         table.add_row("starts" if state.state == "queued" else "started", printable(state.start))
     table.add_row("link", f"{state.link} of at most {state.max_jobs}")

@@ -1,4 +1,4 @@
-"""`muster submit`: train on a scheduler's hosts, past the wall time if need be."""
+"""`muster submit`: train on a scheduler's hosts, past the wall time if need be; or detached on this machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from muster.cli.options import AsJson, RunsDir, Settings, whole_number
 from muster.cli.screen import console, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.quantities import counted
+from muster.files.regular import is_there
+from muster.runs.folder import ELSEWHERE
 from muster.runs.folder import runs_dir as folder_of_runs
 
 if TYPE_CHECKING:
     from muster.clusters.named import FoundCluster
     from muster.jobs.folder import JobFolder
-    from muster.jobs.submission import Plan, SubmitOptions
+    from muster.jobs.request import Request
+    from muster.jobs.submission import Plan
 
 MOST_JOBS = 1000
 COMMAND = "muster.command"
@@ -44,9 +47,16 @@ def submit(
         typer.Argument(metavar="[FILE|ID] [-- COMMAND ...]", help="Experiment, simulator's id, or any command."),
     ] = None,
     on: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Cluster or scheduler; see `muster clusters`.")
+        str | None,
+        typer.Option(metavar="NAME", help="Cluster or scheduler; local: this machine; see `muster clusters`."),
+    ] = None,
+    remote: Annotated[
+        str | None, typer.Option(metavar="USER@LOGIN", help="Login node of the cluster, to be reached by ssh.")
     ] = None,
     nodes: Annotated[str | None, typer.Option(help="Hosts of a job.")] = None,
+    min_nodes: Annotated[
+        str | None, typer.Option(help="Run with so many hosts if others fail; default: all.")
+    ] = None,
     cpus: Annotated[str | None, typer.Option(help="CPUs of each host; default: whole hosts.")] = None,
     gpus: Annotated[str | None, typer.Option(help="GPUs of each host.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of each host, such as 64G.")] = None,
@@ -85,14 +95,18 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a run to a cluster's scheduler. Where one job's wall time is too short, further jobs continue it.
+    With --on local it runs on this machine and outlives the terminal.
 
     The job runs a copy of the project's files, made now: later edits do not change it.
     """
     from muster.jobs.delivery import carry_out
+    from muster.jobs.request import Request, make_plan
     from muster.jobs.submission import SubmitOptions
 
     given = {
+        "remote": remote,
         "nodes": nodes,
+        "min_nodes": min_nodes,
         "cpus": cpus,
         "gpus": gpus,
         "memory": memory,
@@ -115,8 +129,9 @@ def submit(
     if again is not None:
         others = {"on": on, "directive": directive, "seeds": seeds, "name": name, "no_snapshot": no_snapshot}
         _require_no_flags(again, {**flags, **others, "set": settings})
-        on = str(again.folder / "cluster.toml")
-    cluster = _cluster(on, target, flags, directive or [])
+        cluster = _cluster_again(again)
+    else:
+        cluster = _cluster(on, target, flags, directive or [])
     options = SubmitOptions(
         cluster=cluster,
         directory=directory,
@@ -127,9 +142,11 @@ def submit(
         snapshot=not no_snapshot,
         writes=not (dry_run or render),
     )
-    plan = (
-        _plan_again(again, max_jobs) if again else _plan(target, command, options, settings or [], doctor=doctor)
-    )
+    request = Request(options, target, command, settings or (), doctor=doctor, again=again)
+    if cluster.cluster.is_elsewhere:
+        _send(request, dry_run=dry_run or render is not None, as_json=as_json)
+        return
+    plan = make_plan(request)
     if dry_run or render is not None:
         _show_plan(plan, render)
         return
@@ -169,7 +186,9 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
     from muster.clusters.named import NamedCluster, cluster_problems, find_cluster
 
     if on is None:
-        raise InputError("--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux")
+        raise InputError(
+            "--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux, local"
+        )
     experiment = Path(target) if target and target.endswith(".toml") else None
     found = find_cluster(on, "--on", experiment)
     values: dict[str, Any] = {key: _value(text) for key, text in given.items()}
@@ -186,44 +205,46 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
         raise InputError(f"submit: flags that cannot be used{cluster_problems(error, spell)}") from None
 
 
+def _cluster_again(job: JobFolder) -> FoundCluster:
+    """Return the cluster that a run was submitted to."""
+    from muster.clusters.named import FoundCluster, find_cluster
+    from muster.jobs.places.record import read_record
+
+    if not is_there(job.path / ELSEWHERE):
+        return find_cluster(str(job.folder / "cluster.toml"), "--on")
+    record = read_record(job.path)
+    return FoundCluster(record.cluster, record.settings, str(job.path / ELSEWHERE))
+
+
 def _value(text: str) -> Any:
     """Return what a flag says: a number, `false` to leave a directive out, or text."""
     number = whole_number(text)
     return False if text == "false" else text if number is None else number
 
 
-def _plan(
-    target: str | None, command: list[str], options: SubmitOptions, settings: list[str], *, doctor: bool
-) -> Plan:
-    from muster.experiment.loading import load_experiment, parse_set
-    from muster.jobs.limits import require_complete, require_possible
-    from muster.jobs.submission import plan_command, plan_doctor, plan_training
-
-    scheduler = require_complete(options.cluster)
-    require_possible(options.cluster, scheduler, may_ask=options.writes)
-    if doctor:
-        return plan_doctor(target, options)
-    if command:
-        return plan_command(command, options)
-    assert target is not None
-    return plan_training(load_experiment(target, list(map(parse_set, settings))), target, options)
-
-
 def _earlier(target: str, directory: Path) -> JobFolder | None:
     """Return the submitted run that a target names, if it names one rather than an experiment."""
     from muster.jobs.folder import JobFolder
 
-    found = (JobFolder(path) for path in (directory / target, Path(target)) if not target.endswith(".toml"))
-    return next((job for job in found if job.exists()), None)
+    found = [JobFolder(path) for path in (directory / target, Path(target)) if not target.endswith(".toml")]
+    return next((job for job in found if job.exists() or is_there(job.path / ELSEWHERE)), None)
 
 
-def _plan_again(job: JobFolder, max_jobs: int) -> Plan:
-    from muster.jobs.states import require_ended
-    from muster.jobs.submission import plan_again
+def _send(request: Request, *, dry_run: bool, as_json: bool) -> None:
+    """Submit a run to hosts that are reached by ssh."""
+    from muster.jobs.places.submitting import submit_by_ssh
 
-    job.require_own(f"submit {job.path.name} --resume")
-    require_ended(job)
-    return plan_again(job, max_jobs)
+    sent = submit_by_ssh(request, show_notice)
+    for reason in sent.failures.values():
+        show_notice(f"without {reason}")
+    record = sent.record
+    if as_json:
+        hosts = list(record.hosts)
+        print_json({"run": str(sent.path), "scheduler": record.scheduler, "jobs": sent.jobs, "hosts": hosts})
+        return
+    where = ", ".join(record.hosts)
+    console().print(f"submitted to {record.cluster} ({where}): run folder {sent.path}")
+    _show_next(sent.path, is_elsewhere=True)
 
 
 def _show_plan(plan: Plan, render: Path | None) -> None:
@@ -258,8 +279,15 @@ def _show_submitted(plan: Plan, jobs: list[str]) -> None:
     what = f"job {jobs[0]}" if len(jobs) == 1 else counted(len(jobs), "job") + f", {jobs[0]} first"
     path = plan.job.path
     screen.print(f"submitted {what} to {plan.order.scheduler}: run folder {path}")
+    _show_next(path, f"/{plan.members[0].job.path.name}" if plan.members else "")
+
+
+def _show_next(path: Path, member: str = "", *, is_elsewhere: bool = False) -> None:
+    """Show the commands that a person is likely to want now."""
+    screen = console()
     name = shlex.quote(path.name if path.parent == folder_of_runs().resolve() else str(path))
-    one = f"{name}/{plan.members[0].job.path.name}" if plan.members else name
     screen.print(f"\n  muster status {name}")
-    screen.print(f"  muster logs -f {one}")
+    screen.print(f"  muster logs -f {name}{member}")
+    if is_elsewhere:
+        screen.print(f"  muster fetch {name}    # results, also while it runs")
     screen.print(f"  muster cancel {name}   # saves first")

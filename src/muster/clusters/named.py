@@ -22,7 +22,11 @@ from muster.experiment.source import read_toml
 PROJECT_FILE = "muster.toml"
 USER_FILE = "muster/clusters.toml"
 SITES = Path(__file__).with_name("sites")
-SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux")
+SCHEDULERS = ("slurm", "pbs", "cobalt", "lsf", "sge", "flux", "local")
+SSH = "ssh"
+"""Hosts without a scheduler, named in `hosts`."""
+RAY = "ray"
+"""A Ray that exists, by its address."""
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", re.IGNORECASE)
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -54,6 +58,8 @@ LeftOut = Annotated[Literal[False], BeforeValidator(_require_false)]
 """`key = false`: leave the directive out, for a site that refuses it."""
 Number = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Memory = Annotated[int, BeforeValidator(parse_memory), Field(strict=True, ge=1024**2, le=2**60)]
+Destination = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_][^\x00-\x20]{0,254}$")]
+"""A host as ssh knows it; never a flag of ssh's."""
 Word = Annotated[str, Field(strict=True, min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f]*$")]
 
 
@@ -76,10 +82,13 @@ class NamedCluster(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     profile: Word | None = Field(None, description="Shipped profile to take from what is not given here.")
-    scheduler: Literal["slurm", "pbs", "cobalt", "lsf", "sge", "flux"] | None = Field(
-        None, description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge or flux."
+    scheduler: Literal["slurm", "pbs", "cobalt", "lsf", "sge", "flux", "local", "ssh", "ray"] | None = Field(
+        None,
+        description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge, flux; local: this machine; ssh: `hosts`.",
     )
+    remote: Destination | None = Field(None, description="Login node to submit from, reached by ssh: user@host.")
     nodes: Number | LeftOut | None = Field(None, description="Hosts of a job.")
+    min_nodes: Number | None = Field(None, description="Run with so many hosts if others fail; default: all.")
     cpus: Number | LeftOut | None = Field(None, description="CPUs of each host.")
     gpus: Annotated[int, Field(strict=True, ge=0)] | LeftOut | None = Field(None, description="GPUs of each host.")
     memory: Memory | LeftOut | None = Field(None, description='Memory of each host, such as "64G".')
@@ -110,9 +119,20 @@ class NamedCluster(BaseModel):
     )
     login_shell: bool = Field(True, description="Run the job script in a login shell.")
     queues: Mapping[str, QueueLimits] = Field({}, description="What each queue can give at most.")
-    hosts: tuple[str, ...] = Field(
+    hosts: tuple[Destination, ...] = Field(
         (), description="Hosts to reach by ssh, the head's first; none under a scheduler."
     )
+    folder: Word | None = Field(
+        None, description="Muster's folder on hosts reached by ssh; default: ~/.muster/NAME."
+    )
+    environment: Word | None = Field(
+        None, description="Virtual environment on the hosts to use; default: one is made of the requirements."
+    )
+    requirements: tuple[Word, ...] = Field(
+        (), description="What to install on the hosts; default: requirements.txt or pyproject.toml of the project."
+    )
+    wheels: bool = Field(False, description="Send wheels from here, for hosts without a package index.")
+    dashboard: bool = Field(False, description="Start Ray's dashboard with each launch (extra ray).")
     interface: str | None = Field(None, description="Network to use: an interface or a subnet.")
     port_range: str | None = Field(None, description="Ports to choose from, LOW-HIGH.")
     timeout: str | None = Field(None, description="How long to wait for all hosts, such as 5m.")
@@ -121,11 +141,18 @@ class NamedCluster(BaseModel):
     launcher: str | None = Field(None, description="Command that starts the ranks; {nodes} is replaced.")
     container: str | None = Field(None, description="Image to run the ranks in.")
     runtime: str | None = Field(None, description="Container runtime, and flags of its own.")
-    python: str | None = Field(None, description="Python interpreter inside the container.")
+    python: str | None = Field(
+        None, description="Python interpreter: inside the container, or to make an environment with by ssh."
+    )
     unset: tuple[str, ...] = Field((), description="Variables to take out, such as LD_PRELOAD.")
     setup: tuple[str, ...] = Field(
         (), description="Shell lines that come before Ray and the command on each host."
     )
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its runs live on hosts that are reached over a network, and not on this file system."""
+        return self.remote is not None or self.scheduler in (SSH, RAY)
 
     def as_file(self, name: str) -> str:
         """Return a TOML file with this cluster alone."""

@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -19,6 +20,8 @@ from pathlib import Path
 POLL_SECONDS = 0.5
 KILL_SECONDS = 0.02
 GIVE_UP_SECONDS = 10.0
+PROC = Path("/proc")
+"""Where Linux shows its processes."""
 
 
 def main() -> None:
@@ -26,8 +29,9 @@ def main() -> None:
     pipe, folder = int(sys.argv[1]), sys.argv[2]
     sessions = _read_until_the_end(pipe)
     deadline = time.monotonic() + GIVE_UP_SECONDS
-    while _kill(sessions) and time.monotonic() < deadline:
-        time.sleep(KILL_SECONDS)
+    with suppress(OSError):
+        while _kill(sessions) and time.monotonic() < deadline:
+            time.sleep(KILL_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -45,26 +49,40 @@ def _read_until_the_end(pipe: int) -> set[int]:
 
 def _kill(sessions: set[int]) -> bool:
     """Kill what is left of the sessions; return whether anything was."""
-    left = [pid for pid in _living() if _session(pid) in sessions]
+    left = [pid for pid in living() if session_of(pid) in sessions]
     for pid in left:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return bool(left)
 
 
-def _living() -> list[int]:
-    """Return all processes but those that have ended and wait to be collected."""
-    if not Path("/proc/self/stat").exists():
-        return []
+def living() -> list[int]:
+    """Return all processes but those that have ended and wait to be collected.
+
+    Raises:
+        OSError: if there is no way to list them.
+    """
+    if not (PROC / "self/stat").exists():
+        return _living_by_ps()
     found = []
-    for entry in Path("/proc").iterdir():
+    for entry in PROC.iterdir():
         with suppress(OSError, IndexError):
-            if entry.name.isdigit() and (entry / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+            if entry.name.isdigit() and (entry / "stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX":
                 found.append(int(entry.name))
     return found
 
 
-def _session(pid: int) -> int | None:
+def _living_by_ps() -> list[int]:
+    command = ["ps", "-A", "-o", "pid=,stat="]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    if not lines:
+        raise OSError(f"ps failed with code {done.returncode}")
+    return [int(line[0]) for line in lines if not line[1].startswith(b"Z")]
+
+
+def session_of(pid: int) -> int | None:
+    """Return the session of a process; None if it has ended."""
     try:
         return os.getsid(pid)
     except OSError:

@@ -16,7 +16,7 @@ from muster.jobs.folder import SUBMITTED, JobFolder
 from muster.jobs.sending import ARGUMENTS, send
 from muster.jobs.snapshot import copy
 from muster.jobs.submission import Plan
-from muster.runs.files import explained
+from muster.runs.files import explained, write_text
 from muster.runs.lock import RunLock
 from muster.runs.status import rewrite_status
 from muster.training.description import write_description
@@ -88,12 +88,13 @@ def _signals_held_back() -> Iterator[list[int]]:
 
 
 def _send_all(plan: Plan, sent: list[str], caught: Sequence[int]) -> None:
-    """Submit the first job, and with `chain = "ahead"` those that follow it, one after another."""
+    """Submit the first job of each run, and with `chain = "ahead"` those that follow it, one after another."""
     for one in plan.sent:
         before: str | None = None
+        run_before = sent[-1] if sent and plan.scheduler.is_sequential else None
         for _ in range(plan.order.max_jobs if plan.order.chain == "ahead" else 1):
             _require_undisturbed(caught)
-            job = send(one.job, plan.scheduler, after=before)
+            job = send(one.job, plan.scheduler, after=before or run_before)
             sent.append(job)
             _require_undisturbed(caught)
             for task, run in enumerate(plan.members if plan.is_array else [one], start=1):
@@ -123,5 +124,7 @@ def _write(plan: Plan) -> None:
         extra = {ARGUMENTS: json.dumps(plan.arguments)} if plan.arguments else {}
         job.create(plan.order, {job.script.name: plan.script, **plan.files, **extra})
         job.script.chmod(0o755)
+        if plan.part is not None:
+            write_text(job.part, json.dumps(plan.part.variables), private=True)
         if plan.loaded is not None and plan.order.kind == "train" and not job.run.experiment.exists():
             write_description(job.run, plan.loaded)

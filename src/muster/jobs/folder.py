@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from muster.clusters.launching.usage import usage_folder
-from muster.clusters.named import SCHEDULERS
+from muster.clusters.named import SCHEDULERS, SSH
 from muster.errors import InputError
 from muster.files.ownership import OWN_FOLDER, require_own
 from muster.files.regular import is_folder, is_regular, is_there, read_bytes
 from muster.runs.files import append_json_line, explained, read_json_lines, write_json, write_text
-from muster.runs.folder import RunFolder
+from muster.runs.folder import ELSEWHERE, RunFolder
 
 SUBMITTED, STARTED, LINK_ENDED = "submitted", "started", "ended"
 _ID = re.compile(r"[A-Za-z0-9ƒ][\w.\[\]ƒ-]*")
@@ -109,6 +109,11 @@ class JobFolder:
     def lock(self) -> Path:
         """Held by the one process that submits the run."""
         return self.folder / "lock"
+
+    @property
+    def part(self) -> Path:
+        """Variables of this host's part in a launch, a secret among them; removed when it starts."""
+        return self.folder / "part.json"
 
     def exists(self) -> bool:
         """Whether this run was submitted."""
@@ -216,8 +221,8 @@ class JobFolder:
 
 
 def list_jobs(directory: Path) -> list[JobFolder]:
-    """Return the submitted runs of a folder, those of an array one by one, the newest first."""
-    outer = [path for path in _entries(directory) if is_folder(path)]
+    """Return the runs submitted on this file system, those of an array one by one, the newest first."""
+    outer = [path for path in _entries(directory) if is_folder(path) and not is_there(path / ELSEWHERE)]
     inner = [path for folder in outer for path in _entries(folder) if is_folder(path)]
     newest = by_age(JobFolder(path).order_file for path in [*outer, *inner])[::-1]
     return [JobFolder(path.parent.parent) for path in newest]
@@ -285,7 +290,7 @@ def _is_sound(order: Order) -> bool:
     counts = (order.max_jobs, order.links_before, order.nodes, 0 if order.cpus is None else order.cpus)
     return (
         order.kind in _KINDS
-        and order.scheduler in SCHEDULERS
+        and order.scheduler in (*SCHEDULERS, SSH)
         and isinstance(order.cluster, str)
         and isinstance(order.command, list)
         and all(isinstance(word, str) for word in order.command)

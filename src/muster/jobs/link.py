@@ -119,7 +119,7 @@ class _Link:
 
     def _run_command(self) -> int:
         """Run the command; pass signals on, and end it if the run is cancelled."""
-        variables = {RUN_VARIABLE: str(self._job.path), "MUSTER_LINK": str(self._number)}
+        variables = {RUN_VARIABLE: str(self._job.path), "MUSTER_LINK": str(self._number), **_take_part(self._job)}
         try:
             process = subprocess.Popen(self._order.command, env={**os.environ, **variables})
         except OSError as error:
@@ -179,6 +179,18 @@ class _Link:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(number)
+
+
+def _take_part(job: JobFolder) -> dict[str, str]:
+    """Return the variables of this host's part in a launch over several, and remove the file that held them."""
+    try:
+        variables = json.loads(read_bytes(job.part))
+        job.part.unlink()
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{job.part}: cannot be read: {error}") from None
+    return {str(name): str(value) for name, value in variables.items()}
 
 
 def _is_first(scheduler: Scheduler) -> bool:

@@ -27,6 +27,8 @@ class Script:
     search_path: list[str]
     first_seed: int = 0
     """Of an array: each task is the run `seed-N` in the folder."""
+    programs: str | None = None
+    """Folder to put before others on PATH."""
 
 
 def render(script: Script, scheduler: Scheduler) -> str:
@@ -40,6 +42,8 @@ def render(script: Script, scheduler: Scheduler) -> str:
         lines.append(f"unset {' '.join(map(shlex.quote, cluster.unset))}")
     lines += cluster.setup
     lines += ["export PYTHONUNBUFFERED=1"]
+    if script.programs:
+        lines.append(f'export PATH={shlex.quote(script.programs)}"${{PATH:+:$PATH}}"')
     if script.search_path:
         joined = shlex.quote(":".join(script.search_path))
         lines.append(f'export PYTHONPATH={joined}"${{PYTHONPATH:+:$PYTHONPATH}}"')

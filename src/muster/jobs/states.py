@@ -17,7 +17,7 @@ from muster.runs.status import Status, heartbeat_is_fresh, read_status
 
 Answers = dict[str, JobAnswer] | UnansweredError
 ENDED_STATES = ("finished", "failed", "cancelled", "stopped", "lost")
-_ENDING = "training has ended; Ray is being ended on all hosts"
+_ENDING = "training has ended; its processes are being ended"
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,32 @@ class RunState:
     """Of all CPUs over the time of the links that have ended; None where it was not measured."""
     memory: int | None
     """Most bytes that any host used."""
+    place: str = ""
+    """The host that was asked, for a run that does not live on this file system."""
 
 
 def read_states(jobs: Sequence[JobFolder]) -> list[RunState]:
-    """Return the states of runs; each scheduler is asked once, and only for jobs that may still live."""
+    """Return the states of runs; a scheduler is asked once for all, and only for jobs that may still live."""
     orders = {job.path: job.order() for job in jobs}
     asked = {job.path: live_jobs(job) for job in jobs}
-    wanted: dict[str, list[str]] = {}
+    groups = {job.path: _asked_together(job, orders[job.path].scheduler) for job in jobs}
+    wanted: dict[tuple[str, str], list[str]] = {}
     for job in jobs:
         if live := asked[job.path]:
-            wanted.setdefault(orders[job.path].scheduler, []).extend(live)
-    answers = {scheduler: _ask(scheduler, ids) for scheduler, ids in wanted.items()}
+            wanted.setdefault(groups[job.path], []).extend(live)
+    answers = {group: _ask(group[0], ids) for group, ids in wanted.items()}
     states = []
     for job in jobs:
-        answer = answers.get(orders[job.path].scheduler, {})
+        answer = answers.get(groups[job.path], {})
         # The next job may have started while the scheduler was asked, who then said nothing of it.
         if not set(live_jobs(job)) <= set(asked[job.path]):
             answer = _ask(orders[job.path].scheduler, live_jobs(job))
         states.append(_state(job, orders[job.path], answer))
     return states
+
+
+def _asked_together(job: JobFolder, scheduler: str) -> tuple[str, str]:
+    return scheduler, str(job.path) if SCHEDULERS[scheduler].is_asked_by_run else ""
 
 
 def live_jobs(job: JobFolder) -> list[str]:
@@ -178,7 +185,7 @@ def _running(order: Order, last: Link, status: Status) -> tuple[str, str]:
     if order.kind != "train":
         return "running", ""
     if status.link != last.number:
-        return "starting", "Ray is being started on all hosts"
+        return "starting", "Ray is being started on all hosts" if SCHEDULERS[order.scheduler].is_launched else ""
     if status.state in ENDED_STATES:
         return "saving", _ENDING
     return status.shown_state, status.reason if heartbeat_is_fresh(status) else "no heartbeat for a minute"
@@ -190,14 +197,20 @@ def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str,
     if job.is_cancelled():
         return "cancelled", reason or "by `muster cancel`", ""
     if last is None:
-        return "lost", "its job left the queue without starting: was it cancelled?", ""
+        return "lost", f"its job is gone and never started: was it cancelled? {_remedy(job)}", ""
     if last.exit_code is None:
-        return "lost", "its job is gone and recorded no end: killed, or a host was lost", ""
+        return "lost", f"its job is gone and recorded no end: killed, or a host was lost; {_remedy(job)}", ""
     if last.exit_code == 0:
         return "finished", reason, ""
     if last.exit_code in (SAVED, *INTERRUPTED):
         return "stopped", reason or f"exit code {last.exit_code}", ""
     return "failed", reason or f"exit code {last.exit_code}", ""
+
+
+def _remedy(job: JobFolder) -> str:
+    """Say how to continue a run; one of an array is continued with the others."""
+    outer = JobFolder(job.path.parent)
+    return f"`muster submit {outer.path.name if outer.exists() else job.path.name} --resume` continues it"
 
 
 def _last_heard(status: Status) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,32 @@ class SubmitOptions:
     snapshot: bool = True
     writes: bool = True
     """False for a plan that is only looked at."""
+    sent: Project | None = None
+    """The project's files, where they were sent to this host for the run."""
+    part: Part | None = None
+    """What this host is in a launch over several that share no folder."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of one host in a launch over several, as `muster launch` reads it from variables."""
+
+    rank: int
+    num_ranks: int
+    launch_id: str
+    token: str
+    head_address: str
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the launch is to find in its environment."""
+        return {
+            "MUSTER_RANK": str(self.rank),
+            "MUSTER_NUM_RANKS": str(self.num_ranks),
+            "MUSTER_LAUNCH_ID": self.launch_id,
+            "MUSTER_LAUNCH_TOKEN": self.token,
+            "MUSTER_HEAD_ADDRESS": self.head_address,
+        }
 
 
 @dataclass(frozen=True)
@@ -66,6 +93,7 @@ class Plan:
     """The runs of an array."""
     before: list[str] = field(default_factory=list)
     """Jobs of the run when it was planned."""
+    part: Part | None = None
 
     @property
     def scheduler(self) -> Scheduler:
@@ -86,6 +114,24 @@ class Plan:
 def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions) -> Plan:
     """Plan the training of an experiment: one run, a sweep if it has one, or an array of seeds."""
     experiment = loaded.experiment
+    require_trainable(loaded, target, options)
+    kind, _ = _kind_and_name(experiment, options)
+    with _chosen(*run_base((), loaded, options)) as job:
+        project = project_of(target, loaded, options)
+        if project is not None:
+            loaded = replace(loaded, experiment=moved_experiment(experiment, project, job.code))
+        if options.seeds:
+            return _plan_seeds(job, loaded, project, options)
+        return _plan_run(job, kind, loaded, project, options)
+
+
+def require_trainable(loaded: LoadedExperiment, target: str, options: SubmitOptions) -> None:
+    """Refuse an experiment that no job could train.
+
+    Raises:
+        InputError: saying why.
+    """
+    experiment = loaded.experiment
     if options.seeds and experiment.sweep is not None:
         raise InputError(
             f"--seeds {options.seeds}: {target} has a [sweep], which is one job\n"
@@ -94,28 +140,34 @@ def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions)
     # A simulator of the user's own is not imported here: what it needs may be on the compute hosts alone.
     if ":" not in experiment.env.id and not options.cluster.cluster.container:
         find_simulator(experiment.env.id)
-    options = replace(options, name=experiment.name if options.name is None else options.name)
+
+
+def _kind_and_name(experiment: Experiment, options: SubmitOptions) -> tuple[str, str]:
+    """Return what kind of run an experiment gives, and what it is called unless it has a name."""
     kind = "seeds" if options.seeds else "sweep" if experiment.sweep is not None else "train"
-    base = default_name(experiment.env.id, experiment.algorithm.name) + {"train": ""}.get(kind, f"-{kind}")
-    with _chosen(base, options) as job:
-        project = _project_of(target, loaded, options)
-        if project is not None:
-            loaded = replace(loaded, experiment=moved_experiment(experiment, project, job.code))
-        if options.seeds:
-            return _plan_seeds(job, loaded, project, options)
-        return _plan_run(job, kind, loaded, project, options)
+    return kind, default_name(experiment.env.id, experiment.algorithm.name) + {"train": ""}.get(kind, f"-{kind}")
+
+
+def run_base(
+    command: Sequence[str], loaded: LoadedExperiment | None, options: SubmitOptions
+) -> tuple[str, SubmitOptions]:
+    """Return what a run is called unless it is given a name, and the options with that of its experiment."""
+    if loaded is None:
+        return default_name(Path(command[0]).name, "command") if command else "doctor", options
+    name = loaded.experiment.name if options.name is None else options.name
+    return _kind_and_name(loaded.experiment, options)[1], replace(options, name=name)
 
 
 def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
-    """Plan any command under `muster launch`; its scripts are taken from the copy of the project."""
-    with _chosen(default_name(Path(command[0]).name, "command"), options) as job:
-        project = find_project(Path.cwd(), options.directory) if options.snapshot else None
+    """Plan any command; its scripts are taken from the copy of the project."""
+    with _chosen(*run_base(command, None, options)) as job:
+        project = project_of(None, None, options)
         words, paths = list(command), []
         if project is not None:
             copied = {str(path) for path in project.files if path.suffix in (".py", ".sh")}
             words = [_copied_script(word, project, job.code, copied) for word in words]
             paths = search_path([moved(str(Path.cwd()), project, job.code)], project, job.code)
-        order = _order("command", _launched(job, words), options, project)
+        order = _order("command", _launched(job, words, options), options, project)
         return _plan(job, order, paths, project, None, options)
 
 
@@ -128,7 +180,7 @@ def plan_doctor(target: str | None, options: SubmitOptions) -> Plan:
         return _plan(job, order, [], None, None, options)
 
 
-def plan_again(job: JobFolder, max_jobs: int) -> Plan:
+def plan_again(job: JobFolder, max_jobs: int, part: Part | None = None) -> Plan:
     """Plan to continue a run, or all runs of an array, with the same script and the same copy of the code."""
     order = replace(job.order(), links_before=len(job.links()), max_jobs=max_jobs)
     inner = [plan_again(member, max_jobs) for member in members(job)] if order.kind == "seeds" else []
@@ -138,7 +190,7 @@ def plan_again(job: JobFolder, max_jobs: int) -> Plan:
         raise InputError(
             f"{job.script}: cannot be read: {error.strerror or error}\n    submit the experiment again"
         ) from None
-    return Plan(job, order, script, members=inner, before=job.submitted())
+    return Plan(job, order, script, members=inner, before=job.submitted(), part=part)
 
 
 def _plan_seeds(job: JobFolder, loaded: LoadedExperiment, project: Project | None, options: SubmitOptions) -> Plan:
@@ -157,10 +209,11 @@ def _plan_seeds(job: JobFolder, loaded: LoadedExperiment, project: Project | Non
     script = Script(
         Job(_job_name(job.path.name), options.cluster.cluster, count),
         job.path,
-        Path.cwd(),
+        _work_folder(job.code, options),
         members[0].order.command,
         search_path(loaded.experiment.env.paths, project, job.code) if project else [],
         first,
+        programs=_programs(options),
     )
     return _sealed(plan, script, options)
 
@@ -178,9 +231,9 @@ def _plan_run(
     command = "sweep" if kind == "sweep" else "train"
     place = ["--name", job.path.name, "--runs-dir", str(job.path.parent), "--resume"]
     inside = _python_inside(options.cluster.cluster)
-    order = _order(kind, _launched(job, [*inside, command, str(given), *place]), options, project)
+    order = _order(kind, _launched(job, [*inside, command, str(given), *place], options), options, project)
     paths = search_path(loaded.experiment.env.paths, project, code or job.code) if project else []
-    plan = _plan(job, order, paths, project, loaded, options)
+    plan = _plan(job, order, paths, project, loaded, options, code)
     return replace(plan, files={**plan.files, GIVEN: tomli_w.dumps(loaded.given())})
 
 
@@ -191,11 +244,27 @@ def _plan(
     project: Project | None,
     loaded: LoadedExperiment | None,
     options: SubmitOptions,
+    code: Path | None = None,
 ) -> Plan:
     script = Script(
-        Job(_job_name(job.path.name), options.cluster.cluster), job.path, Path.cwd(), order.command, paths
+        Job(_job_name(job.path.name), options.cluster.cluster),
+        job.path,
+        _work_folder(code or job.code, options),
+        order.command,
+        paths,
+        programs=_programs(options),
     )
-    return _sealed(Plan(job, order, "", loaded=loaded, project=project), script, options)
+    return _sealed(Plan(job, order, "", loaded=loaded, project=project, part=options.part), script, options)
+
+
+def _work_folder(code: Path, options: SubmitOptions) -> Path:
+    """Return where the job runs: in the folder that it was submitted from, or in the copy of one that was sent."""
+    return Path(moved(str(Path.cwd()), options.sent, code)) if options.sent else Path.cwd()
+
+
+def _programs(options: SubmitOptions) -> str | None:
+    """Return the folder of this Python's programs, which a host that the run was sent to does not know."""
+    return str(Path(sys.executable).parent) if options.sent or options.part else None
 
 
 def _sealed(plan: Plan, script: Script, options: SubmitOptions) -> Plan:
@@ -219,8 +288,9 @@ def _order(kind: str, command: list[str], options: SubmitOptions, project: Proje
             f'chain = "requeue" ({options.cluster.source}): {scheduler.name} cannot queue a job again\n'
             '    use "dependency", or "ahead" where jobs must not submit jobs'
         )
+    is_member = options.part is not None and options.part.rank > 0
     return Order(
-        kind=kind,
+        kind="command" if is_member else kind,
         cluster=options.cluster.name,
         scheduler=scheduler.name,
         command=command,
@@ -238,14 +308,24 @@ def _python_inside(cluster: NamedCluster) -> list[str]:
     return [cluster.python or DEFAULT_PYTHON, *PYTHON[1:]] if cluster.container else PYTHON
 
 
-def _launched(job: JobFolder, command: Sequence[str]) -> list[str]:
+def _launched(job: JobFolder, command: Sequence[str], options: SubmitOptions) -> list[str]:
+    """Run a command under `muster launch`, unless it has but this machine, which it uses by itself."""
+    cluster = options.cluster.cluster
+    if not SCHEDULERS[str(cluster.scheduler)].is_launched and not cluster.container:
+        return list(command)
     return [*PYTHON, "launch", "--cluster", str(job.folder / CLUSTER), "--", *command]
 
 
-def _project_of(target: str, loaded: LoadedExperiment, options: SubmitOptions) -> Project | None:
-    """Find the project of an experiment's file or of the simulator's; None for one of Gymnasium's own."""
-    if not options.snapshot:
-        return None
+def project_of(target: str | None, loaded: LoadedExperiment | None, options: SubmitOptions) -> Project | None:
+    """Find the project of an experiment, its simulator or a command; None for a simulator of Gymnasium's own.
+
+    Raises:
+        InputError: if its files cannot be listed, or are too large to be copied.
+    """
+    if options.sent is not None or not options.snapshot:
+        return options.sent
+    if target is None or loaded is None:
+        return find_project(Path.cwd(), options.directory)
     path = Path(target)
     if path.suffix == ".toml":
         return find_project(path.resolve().parent, options.directory)
@@ -268,7 +348,7 @@ def _copied_script(word: str, project: Project, code: Path, copied: set[str]) ->
 @contextmanager
 def _chosen(base: str, options: SubmitOptions) -> Iterator[JobFolder]:
     """Choose the run's folder; if planning fails, one that was made for it is removed."""
-    path = _choose_folder(base, options)
+    path = choose_folder(base, options)
     try:
         if options.resume:
             require_ended(JobFolder(path))
@@ -281,7 +361,7 @@ def _chosen(base: str, options: SubmitOptions) -> Iterator[JobFolder]:
         raise
 
 
-def _choose_folder(base: str, options: SubmitOptions) -> Path:
+def choose_folder(base: str, options: SubmitOptions) -> Path:
     """Return the run's folder: of the name that is given, else the last of that kind to resume, else a new one.
 
     Raises:

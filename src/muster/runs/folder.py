@@ -12,6 +12,8 @@ from muster.files.regular import is_folder, is_there
 RUNS_DIR_VARIABLE = "MUSTER_RUNS_DIR"
 DEFAULT_RUNS_DIR = "runs"
 LONGEST_STEM = 80
+ELSEWHERE = "elsewhere.json"
+"""In a run's folder here: on which hosts the run itself is."""
 _CHECKPOINT = re.compile(r"[0-9]{8,18}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from muster.jobs.schedulers import cobalt, flux, lsf, pbs, sge, slurm
+from muster.jobs.schedulers import cobalt, flux, local, lsf, pbs, sge, slurm
 from muster.jobs.schedulers.model import Scheduler
 
 SCHEDULERS: dict[str, Scheduler] = {
-    module.SCHEDULER.name: module.SCHEDULER for module in (slurm, pbs, cobalt, lsf, sge, flux)
-}
+    module.SCHEDULER.name: module.SCHEDULER for module in (slurm, pbs, cobalt, lsf, sge, flux, local)
+} | {local.SSH_SCHEDULER.name: local.SSH_SCHEDULER}

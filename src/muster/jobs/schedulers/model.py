@@ -82,6 +82,12 @@ class Scheduler:
     """How a job continues if the cluster does not say."""
     end_time: str | None = None
     """Variable that may hold the end of the job in unix time."""
+    is_launched: bool = True
+    """Whether jobs run their command under `muster launch`, which makes one Ray of several hosts."""
+    is_sequential: bool = False
+    """Whether seeds run one after another, for their jobs would share the CPUs of one host."""
+    is_asked_by_run: bool = False
+    """Whether it is asked for each run by itself, for it may be unable to answer for some of them only."""
     queues: Callable[[], Queues] | None = None
     """Returns the queues that the scheduler has; raises UnansweredError."""
 

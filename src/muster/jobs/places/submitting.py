@@ -1,0 +1,287 @@
+"""Submitting a run to hosts that are reached by ssh: a login node's scheduler, or machines of one's own."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import secrets
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from muster.clusters.named import SSH, FoundCluster, NamedCluster
+from muster.errors import InputError, JobError
+from muster.experiment import LoadedExperiment
+from muster.jobs.places.connection import require_programs, sockets_folder
+from muster.jobs.places.host import HostError
+from muster.jobs.places.parcel import RUNS, addressed, packed
+from muster.jobs.places.preparing import Failures, Notice, ReadyHost, Wanted, connect, for_each, prepare
+from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_line, read_record, write_record
+from muster.jobs.places.requirements import extras_of, required
+from muster.jobs.places.ssh import SshPlace
+from muster.jobs.request import Request
+from muster.jobs.snapshot import Project
+from muster.jobs.submission import Part, choose_folder, project_of, require_trainable, run_base
+from muster.runs.folder import ELSEWHERE
+
+START_SECONDS = 120.0
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A run that was submitted elsewhere."""
+
+    path: Path
+    record: Elsewhere
+    jobs: list[str]
+    failures: Failures = field(default_factory=Failures)
+
+
+def default_folder(cluster: FoundCluster) -> str:
+    """Return muster's folder on the hosts of a cluster."""
+    return cluster.cluster.folder or f"~/.muster/{cluster.name}"
+
+
+def host_names(cluster: FoundCluster) -> list[str]:
+    """Return the hosts to reach: the login node, or as many of the cluster's own as are asked for.
+
+    Raises:
+        InputError: if there are none, or fewer than that.
+    """
+    settings = cluster.cluster
+    if settings.remote:
+        return [settings.remote]
+    if not settings.hosts:
+        raise InputError(
+            f"--on {cluster.name}: needs hosts ({cluster.source})\n"
+            f'    write hosts = ["node1", "node2"] into [clusters.{cluster.name}]'
+        )
+    if settings.nodes and settings.nodes > len(settings.hosts):
+        raise InputError(f"--nodes {settings.nodes}: {cluster.name} has {len(settings.hosts)} hosts")
+    return list(settings.hosts[: settings.nodes or None])
+
+
+def submit_by_ssh(request: Request, notice: Notice) -> Sent:
+    """Send a run to its hosts and start it there, detached.
+
+    Raises:
+        InputError: if what is asked for cannot be sent.
+        JobError: if too few hosts are ready, naming each that is not.
+    """
+    require_programs()
+    if request.again is not None:
+        return _continue(request, request.again.path, notice)
+    loaded = request.load()
+    _require_sendable(request, loaded)
+    project = project_of(request.target, loaded, request.options)
+    if project is not None and loaded is not None:
+        _require_inside(loaded, project)
+    path = choose_folder(*run_base(request.command, loaded, request.options))
+    was_there = (path / ELSEWHERE).exists()
+    try:
+        return _submit(request, path, loaded, project, notice)
+    except BaseException:
+        if not was_there:
+            (path / ELSEWHERE).unlink(missing_ok=True)
+        with suppress(OSError):
+            path.rmdir()
+            path.parent.rmdir()
+        raise
+
+
+def _submit(
+    request: Request, path: Path, loaded: LoadedExperiment | None, project: Project | None, notice: Notice
+) -> Sent:
+    found, failures = request.options.cluster, Failures()
+    settings = found.cluster
+    earlier = read_record(path) if (path / ELSEWHERE).exists() else None
+    names = host_names(found)
+    if earlier is not None:
+        # The results are on the first host of the run; it stays the first.
+        names = [earlier.host, *(name for name in names if name != earlier.host)]
+    extras = extras_of(loaded.experiment if loaded else None, dashboard=settings.dashboard)
+    wanted = Wanted(
+        cluster=settings,
+        folder=default_folder(found),
+        requirements=required(extras, project.root if project else None, settings.requirements),
+        project=project,
+        project_id=_project_id(project),
+        notice=notice,
+    )
+    hosts = connect(names, wanted.folder, settings, failures)
+    with _one_at_a_time(wanted.project_id):
+        ready = prepare(hosts, wanted, failures)
+        _require_enough(found, names, [host.name for host in ready], failures, earlier)
+        parcel = packed(request, path.name, loaded, project, wanted.project_id)
+        return _start(found, path, ready, parcel, failures, notice)
+
+
+def _continue(request: Request, path: Path, notice: Notice) -> Sent:
+    """Start a run again on its hosts, as it was submitted."""
+    record, failures = read_record(path), Failures()
+    found = FoundCluster(record.cluster, record.settings, str(path / ELSEWHERE))
+    names = list(record.hosts)
+    hosts = connect(names, default_folder(found), found.cluster, failures)
+    met = for_each(hosts, lambda host: host.ask("meeting", {"port_range": None}), failures)
+    _require_enough(found, names, [host.name for host in met], failures, record)
+    ready = []
+    for host, met_at in met.items():
+        known = record.hosts[host.name]
+        folder = known.folder.removesuffix(f"/{RUNS}/{path.name}")
+        facts = {**met_at, "folder": folder, "hostname": known.hostname}
+        ready.append(ReadyHost(host, facts, known.python))
+    return _start(found, path, ready, packed(request, path.name, None, None, ""), failures, notice)
+
+
+def _start(
+    found: FoundCluster,
+    path: Path,
+    ready: Sequence[ReadyHost],
+    parcel: Mapping[str, Any],
+    failures: Failures,
+    notice: Notice,
+) -> Sent:
+    """Start the run on all hosts that are ready; if one then fails, the others start again without it."""
+    names = [one.name for one in ready]
+    record = _record(found, path, ready)
+    write_record(path, record)
+    parts = _parts(path.name, ready) if found.cluster.scheduler == SSH else [None]
+    parcels = {
+        one.host: (one, addressed(parcel, one.folder, _there(found), part))
+        for one, part in zip(ready, parts, strict=True)
+    }
+    lost = Failures()
+    started = for_each(parcels, lambda host: _receive(*parcels[host]), lost)
+    if not lost:
+        return Sent(path, record, started[ready[0].host], failures)
+    _undo(record, path, [host.name for host in started], notice)
+    failures.update(lost)
+    left = [one for one in ready if one.name not in lost]
+    _require_enough(found, names, [one.name for one in left], failures, None)
+    return _start(found, path, left, parcel, failures, notice)
+
+
+def _parts(name: str, ready: Sequence[ReadyHost]) -> list[Part | None]:
+    """Give each host its part in the launch, and all of them one secret."""
+    launch_id, token = f"{name}-{secrets.token_hex(4)}", secrets.token_hex(32)
+    address = _head_address(ready)
+    return [Part(rank, len(ready), launch_id, token, address) for rank in range(len(ready))]
+
+
+def _receive(ready: ReadyHost, parcel: dict[str, Any]) -> list[str]:
+    """Have the request carried out on a host; return the ids of its jobs."""
+    line = f"exec {ready.python} -P -m muster receive"
+    done = ready.host.connection.run(line, json.dumps(parcel).encode() + b"\n", seconds=START_SECONDS)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().removeprefix("error: ")
+        raise HostError(f"{ready.name}: {said or f'exit code {done.returncode}'}")
+    jobs: list[str] = json.loads(last_line(done.stdout.decode(errors="replace")))["jobs"]
+    return jobs
+
+
+def _undo(record: Elsewhere, path: Path, names: Sequence[str], notice: Notice) -> None:
+    """End what was started on hosts whose fellows have failed."""
+    kept = {name: record.hosts[name] for name in names}
+    if kept:
+        with suppress(JobError):
+            SshPlace(replace(record, hosts=kept)).cancel(RunElsewhere(path, replace(record, hosts=kept)), notice)
+
+
+def _there(found: FoundCluster) -> FoundCluster:
+    """Return the cluster as its own hosts see it: nobody is to be reached from there."""
+    away = {"remote", "hosts", "folder", "environment", "requirements", "wheels"}
+    if found.cluster.scheduler == SSH:
+        away |= {"nodes"}
+    table = found.cluster.model_dump(exclude_unset=True, exclude=away)
+    return replace(found, cluster=NamedCluster.model_validate(table))
+
+
+def _record(found: FoundCluster, path: Path, ready: Sequence[ReadyHost]) -> Elsewhere:
+    return Elsewhere(
+        kind="ssh",
+        cluster=found.name,
+        scheduler=str(found.cluster.scheduler),
+        hosts={
+            one.name: HostRecord(f"{one.folder}/{RUNS}/{path.name}", one.python, one.facts["hostname"])
+            for one in ready
+        },
+        table=found.cluster.model_dump(exclude_unset=True, exclude_none=True, mode="json"),
+    )
+
+
+def _head_address(ready: Sequence[ReadyHost]) -> str:
+    """Return where the ranks meet: an address that the head itself has, if ssh's own configuration names one."""
+    head = ready[0]
+    if len(ready) == 1:
+        return f"{_LOOPBACK}:{head.facts['port']}"
+    own, name = head.facts["addresses"], head.host.connection.configured.get("hostname", head.name)
+    known = []
+    with suppress(OSError):
+        known = [address for address in socket.gethostbyname_ex(name)[2] if address in own]
+    return f"{(known or own or [name])[0]}:{head.facts['port']}"
+
+
+def _require_enough(
+    found: FoundCluster, names: Sequence[str], ready: Sequence[str], failures: Failures, earlier: Elsewhere | None
+) -> None:
+    least = found.cluster.min_nodes or len(names)
+    if earlier is not None and earlier.host not in ready:
+        raise JobError(
+            f"--on {found.name}: {earlier.host} is not ready, but has the run's checkpoints{failures.lines()}"
+        )
+    if len(ready) < min(least, len(names)) or not ready:
+        if len(names) == 1:
+            raise JobError(next(iter(failures.values())))
+        hint = f"\n    --min-nodes {len(ready)} runs without them" if ready else ""
+        raise JobError(
+            f"--on {found.name}: {len(ready)} of {len(names)} hosts are ready, expected at least {least}"
+            f"{failures.lines()}{hint}"
+        )
+
+
+def _require_sendable(request: Request, loaded: LoadedExperiment | None) -> None:
+    options = request.options
+    if not options.snapshot:
+        raise InputError(
+            f"--no-snapshot: {options.cluster.name} has none of the project's files; they must be sent"
+        )
+    if options.cluster.cluster.scheduler == SSH and (request.doctor or options.seeds):
+        flag = "--doctor" if request.doctor else f"--seeds {options.seeds}"
+        raise InputError(f"{flag}: not over ssh, where one run has all hosts\n    submit one run for each seed")
+    if loaded is not None and request.target is not None:
+        require_trainable(loaded, request.target, options)
+
+
+def _require_inside(loaded: LoadedExperiment, project: Project) -> None:
+    """Refuse files that the hosts would not have: only the project is sent."""
+    experiment = loaded.experiment
+    files = [name.rpartition(":")[0] for name in (experiment.env.id, experiment.model.class_ or "")]
+    paths = [Path(name) for name in files if name.endswith(".py")]
+    paths += [Path(path) for path in experiment.env.paths if Path(path) != Path.cwd()]
+    for path in paths:
+        if not path.is_relative_to(project.root):
+            raise InputError(
+                f"{path}: is outside the project {project.root}, which alone is sent to the hosts\n"
+                "    put it into the project, or install it there as a package: requirements = [...]"
+            )
+
+
+def _project_id(project: Project | None) -> str:
+    """Return the name of a project's folder on the hosts: another one for each folder and machine."""
+    if project is None:
+        return "none"
+    where = f"{socket.gethostname()}:{project.root}"
+    return f"{project.root.name or 'root'}-{hashlib.sha256(where.encode()).hexdigest()[:8]}"
+
+
+@contextmanager
+def _one_at_a_time(project_id: str) -> Iterator[None]:
+    """Let no other submission from here change the project's files on the hosts until this one has copied them."""
+    with (sockets_folder() / f"{project_id}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

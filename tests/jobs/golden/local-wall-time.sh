@@ -1,0 +1,9 @@
+#!/bin/bash -l
+# Submitted with: /work/h-local/.venv/bin/python -P -m muster.jobs.detached start job.sh
+
+export MUSTER_END_TIME=$(( $(date +%s) + 3600 ))
+cd /project || exit 1
+export PYTHONUNBUFFERED=1
+
+# Runs: muster train /project/runs/run/job/submitted.toml --name run --runs-dir /project/runs --resume
+exec /python -P -m muster link /project/runs/run
