@@ -52,26 +52,44 @@ def show(name: Annotated[str, typer.Argument(help="A cluster's name.")]) -> None
 
 @clusters.command()
 def init(
-    name: Annotated[str | None, typer.Argument(help="Name of the cluster; default: that of this host.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="aws, gcp or kuberay; or the name of a cluster, default: that of this host."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="File to write; default: print it.")
     ] = None,
 ) -> None:
-    """Ask the scheduler of this login node what it has, and write a commented table for muster.toml."""
+    """Write a commented file that starts a Ray on a cloud, or a table of this login node's scheduler."""
+    from muster.clusters.cloud_files import CLOUDS, cloud_file
+
+    if name in CLOUDS:
+        text = cloud_file(name, str(output) if output else None)
+        start = "kubectl apply -f" if name == "kuberay" else "ray up"
+        _write(
+            text, output, "choose another file with -o", f"its first lines say how to use it; `{start} {output}`"
+        )
+        return
     from muster.jobs.describing import describe_here
-    from muster.runs.files import explained, write_text
 
     text = describe_here(name)
+    shown = f"`muster submit exp.toml --on {name or 'NAME'} --dry-run` shows a job"
+    _write(text, output, "print without -o, and add the table yourself", shown)
+
+
+def _write(text: str, output: Path | None, if_there: str, next_step: str) -> None:
+    """Print a text, or write it to a file that must not exist."""
     if output is None:
         print(text, end="")
         return
     from muster.errors import InputError
+    from muster.runs.files import explained, write_text
 
     if output.exists():
-        raise InputError(f"{output}: exists already; print without -o, and add the table yourself")
+        raise InputError(f"{output}: exists already; {if_there}")
     with explained(output):
         write_text(output, text)
-    console().print(f"{output}: written; `muster submit exp.toml --on {name or 'NAME'} --dry-run` shows a job")
+    console().print(f"{output}: written; {next_step}")
 
 
 @clusters.command()
