@@ -28,7 +28,7 @@ _ENDS_WITH_INPUT = (
     "exec 3<&-; wait $child; code=$?; kill $watch 2>/dev/null; exit $code"
 )
 """Runs a line until it ends, or until there is nobody left at the other end."""
-_ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", f"ConnectTimeout={CONNECT_SECONDS}")
+_ALIVE = ("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", f"ConnectTimeout={CONNECT_SECONDS}")
 
 
 class UnreachableError(JobError):
