@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,12 +48,13 @@ def nothing_left(project: Path) -> Iterator[None]:
         for name in job.submitted():
             if name != ELSEWHERE:
                 for pid in JobProcess.parse(name).members():
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
 
 
 def submit(command: str, *, chain: str | None = None, max_jobs: int = 1) -> JobFolder:
     """Submit a shell command."""
-    cluster = NamedCluster.model_validate({"scheduler": "local", "login_shell": False, "chain": chain})
+    cluster = NamedCluster.model_validate({"scheduler": "local", "chain": chain})
     options = SubmitOptions(
         FoundCluster("local", cluster, "test"), Path.cwd() / "runs", max_jobs=max_jobs, snapshot=False
     )

@@ -1,4 +1,4 @@
-#!/bin/bash -l
+#!/bin/bash
 # Submitted with: /python -P -m muster.jobs.detached start job.sh
 
 cd /project || exit 1
