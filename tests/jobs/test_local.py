@@ -115,15 +115,20 @@ def test_a_job_outlives_the_end_of_its_terminal(project: Path) -> None:
     assert "done\n" in muster_here("logs", "t", "-f").out
 
 
-def test_a_job_goes_from_running_to_its_end_and_has_no_terminal(project: Path) -> None:
-    job = submit(f"test -t 0 || echo no terminal; echo $MUSTER_LOCAL_JOB; {UNTIL_GO}; exit 3")
+def test_a_job_goes_from_running_to_its_end_and_has_no_terminal(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_TERMINAL", "kept")
+    monkeypatch.setenv("MUSTER_GRACE", "1")
+    shown = "test -t 0 || echo no terminal; echo $OF_THE_TERMINAL$MUSTER_GRACE; echo $MUSTER_LOCAL_JOB"
+    job = submit(f"{shown}; {UNTIL_GO}; exit 3")
     assert wait_for(job, "running").job_id == job.submitted()[0]
     Path("go").touch()
     assert wait_for(job, "failed").exit_code == 3
     [output] = job.outputs()
     [name] = job.submitted()
     assert output.name == f"local-{name}.out"
-    assert output.read_text() == f"muster: job {name}\nno terminal\n{name}\n"
+    assert output.read_text() == f"muster: job {name}\nno terminal\nkept\n{name}\n"
     assert len(name) < 20 + len(this_host())
 
 
@@ -189,6 +194,7 @@ def test_a_killed_run_is_lost_and_continues_to_the_same_metrics(project: Path) -
     assert "`muster submit k --resume` continues it" in wait_for(job, "lost").reason
     assert muster_here("submit", "k", "--resume").code == 0
     assert wait_for(job, "finished").iteration == 20
+    assert "finished: 20 iterations done" in muster_here("attach", "k").out
     whole = train("whole", 20)
     wait_for(whole, "finished")
     assert timeless_metrics(job.path) == timeless_metrics(whole.path)
@@ -274,6 +280,37 @@ def test_a_job_of_another_host_is_unknown_and_left_alone(project: Path) -> None:
     assert muster_here("submit", "far", "--resume").code == 2
     done = muster_here("cancel", "far")
     assert (done.code, "belongs to elsewhere" in done.err) == (1, True)
+
+
+def test_a_job_saves_and_ends_though_it_is_cancelled_from_another_host(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submit("trap 'touch saved; exit 143' TERM; touch up; while :; do sleep 0.05; done")
+    wait_until(lambda: Path("up").exists(), "the command")
+    with monkeypatch.context() as patched:
+        patched.setattr(processes, "this_host", lambda: "elsewhere")
+        patched.setattr(processes, "_mark", lambda pid: None)
+        patched.setattr(processes, "living", list)
+        assert read_states([job])[0].state == "unknown"
+        assert cancel_runs([job], print) == [True]
+    assert Path("saved").exists()
+    assert wait_for(job, "cancelled").exit_code == 143
+
+
+def test_a_process_of_an_earlier_boot_has_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = " ".join(["7 (odd) name) S", *map(str, range(1, 30))])
+    (project / "proc" / "sys" / "kernel" / "random").mkdir(parents=True)
+    for name in ("self", "7"):
+        (project / "proc" / name).mkdir()
+        (project / "proc" / name / "stat").write_text(stat)
+    monkeypatch.setattr(processes, "PROC", project / "proc")
+    boot = project / "proc" / "sys" / "kernel" / "random" / "boot_id"
+    boot.write_text("first\n")
+    before = JobProcess.of(7)
+    assert before == JobProcess.of(7)
+    boot.write_text("second\n")
+    assert before != JobProcess.of(7)
+    assert before.members() == []
 
 
 def test_a_job_whose_output_cannot_be_written_is_not_started(project: Path) -> None:
