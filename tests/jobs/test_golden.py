@@ -48,8 +48,8 @@ def rendered(case: str, project: Path) -> tuple[str, str]:
 @pytest.mark.parametrize("case", CASES)
 def test_scripts_are_as_they_were(case: str, project: Path, pytestconfig: pytest.Config) -> None:
     command, script = rendered(case, project)
-    text = script.replace(sys.executable, "/python").replace(str(project), "/project")
-    text = text.replace("\n", f"\n# Submitted with: {command}\n", 1)
+    text = script.replace("\n", f"\n# Submitted with: {command}\n", 1)
+    text = text.replace(sys.executable, "/python").replace(str(project), "/project")
     path = GOLDEN / f"{case}.sh"
     if pytestconfig.getoption("--write-golden"):
         path.write_text(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from muster.errors import JobError
 from muster.jobs import cancelling, logs
 from muster.jobs.commands import UnansweredError, ask, user_name
-from muster.jobs.folder import JobFolder, Order
+from muster.jobs.folder import JobFolder, Link, Order
 from muster.jobs.logs import harmless
 from muster.jobs.schedulers import SCHEDULERS
+from muster.jobs.states import read_states
 from tests.commands import muster_here
 from tests.jobs.conftest import Program
 
@@ -110,6 +112,25 @@ def test_a_job_that_starts_while_the_scheduler_is_asked_is_not_lost(job: JobFold
     added = "; ".join(f"echo '{json.dumps(line)}' >> {job.record}" for line in lines)
     program("squeue", f"echo '{HEADING}'; echo '2|RUNNING|N/A|None'; {added}")
     assert json.loads(muster_here("status", "a", "--json").out)["state"] == "starting"
+
+
+@pytest.mark.parametrize("event", ["started", "ended"])
+@pytest.mark.parametrize("reads", range(1, 13))
+def test_a_run_that_changes_while_its_record_is_read_is_not_lost(
+    job: JobFolder, monkeypatch: pytest.MonkeyPatch, event: str, reads: int
+) -> None:
+    if event == "ended":
+        job.add("started", link=1, job_id="1", progress=0)
+    links, count = JobFolder.links, itertools.count(1)
+
+    def links_that_change(self: JobFolder) -> list[Link]:
+        found = links(self)
+        if next(count) == reads:
+            self.add(event, link=1, job_id="1", progress=0, **({"exit_code": 0} if event == "ended" else {}))
+        return found
+
+    monkeypatch.setattr(JobFolder, "links", links_that_change)
+    assert read_states([job])[0].state in ("starting", "running", "finished")
 
 
 def test_cancel_lets_a_run_save_even_if_the_scheduler_does_not_answer(

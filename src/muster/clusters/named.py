@@ -117,7 +117,9 @@ class NamedCluster(BaseModel):
     requires: tuple[Annotated[str, AfterValidator(_require_key)], ...] = Field(
         (), description="Keys that must be given on this site."
     )
-    login_shell: bool = Field(True, description="Run the job script in a login shell.")
+    login_shell: bool | None = Field(
+        None, description="Run the job script in a login shell; default: true, on this machine false."
+    )
     queues: Mapping[str, QueueLimits] = Field({}, description="What each queue can give at most.")
     hosts: tuple[Destination, ...] = Field(
         (), description="Hosts to reach by ssh, the head's first; none under a scheduler."

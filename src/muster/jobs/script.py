@@ -34,7 +34,8 @@ class Script:
 def render(script: Script, scheduler: Scheduler) -> str:
     """Return the text of the job script."""
     cluster = script.job.cluster
-    lines = ["#!/bin/bash -l" if cluster.login_shell else "#!/bin/bash"]
+    login_shell = scheduler.login_shell if cluster.login_shell is None else cluster.login_shell
+    lines = ["#!/bin/bash -l" if login_shell else "#!/bin/bash"]
     if scheduler.prefix is not None:
         lines += [f"{scheduler.prefix} {directive}" for directive in job_directives(script.job, scheduler)]
     lines += ["", *_end_time(script, scheduler), f"cd {shlex.quote(str(script.folder))} || exit 1"]

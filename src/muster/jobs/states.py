@@ -75,10 +75,19 @@ def _asked_together(job: JobFolder, scheduler: str) -> tuple[str, str]:
 
 def live_jobs(job: JobFolder) -> list[str]:
     """Return the jobs of a run that may be queued or running, by its own record."""
-    last = job.last_link()
+    return _live(*_record(job))
+
+
+def _record(job: JobFolder) -> tuple[Link | None, list[str]]:
+    """Return the last link and the jobs that have not started; one that starts meanwhile is in both."""
+    waiting = job.waiting()
+    return job.last_link(), waiting
+
+
+def _live(last: Link | None, waiting: Sequence[str]) -> list[str]:
     if last is not None and not may_continue(last.exit_code) and last.exit_code not in INTERRUPTED:
         return []
-    return list(dict.fromkeys([*([last.job_id] if last else []), *job.waiting()]))
+    return list(dict.fromkeys([*([last.job_id] if last else []), *waiting]))
 
 
 def require_ended(job: JobFolder) -> None:
@@ -122,8 +131,8 @@ def _ask(scheduler: str, jobs: Sequence[str]) -> Answers:
 def _state(job: JobFolder, order: Order, answers: Answers) -> RunState:
     links = job.links()
     status = (read_status(job.run.status) if order.kind == "train" else None) or Status("unknown")
-    last = job.last_link()
-    state, reason, start = _judge(job, order, last, status, answers)
+    last, waiting = _record(job)
+    state, reason, start = _judge(job, order, last, waiting, status, answers)
     return RunState(
         run=str(job.path),
         kind=order.kind,
@@ -155,10 +164,10 @@ def _current_job(job: JobFolder, last: Link | None, state: str) -> str | None:
 
 
 def _judge(
-    job: JobFolder, order: Order, last: Link | None, status: Status, answers: Answers
+    job: JobFolder, order: Order, last: Link | None, waiting: Sequence[str], status: Status, answers: Answers
 ) -> tuple[str, str, str]:
     """Return state, reason and start of a run."""
-    if not live_jobs(job) or (job.is_cancelled() and (last is None or last.ended is not None)):
+    if not _live(last, waiting) or (job.is_cancelled() and (last is None or last.ended is not None)):
         return _ended(job, last, status)
     if isinstance(answers, UnansweredError):
         return "unknown", f"{answers}; {_last_heard(status)}", ""
@@ -172,7 +181,7 @@ def _judge(
             return "saving", _ENDING, answer.start
         if answer.state == QUEUED:
             return "queued", answer.reason, answer.start
-    for answer in (answers[name] for name in job.waiting() if name in answers):
+    for answer in (answers[name] for name in waiting if name in answers):
         if answer.state == RUNNING:
             return "starting", "", answer.start
         if answer.state == QUEUED and (last is None or may_continue(last.exit_code)):

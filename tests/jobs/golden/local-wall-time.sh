@@ -1,5 +1,5 @@
-#!/bin/bash -l
-# Submitted with: /work/h-local/.venv/bin/python -P -m muster.jobs.detached start job.sh
+#!/bin/bash
+# Submitted with: /python -P -m muster.jobs.detached start job.sh
 
 export MUSTER_END_TIME=$(( $(date +%s) + 3600 ))
 cd /project || exit 1

@@ -66,6 +66,7 @@ SCHEDULER = Scheduler(
     ask=ask_states,
     job_variable=JOB_VARIABLE,
     chain="none",
+    login_shell=False,
     is_launched=False,
     is_sequential=True,
     is_asked_by_run=True,

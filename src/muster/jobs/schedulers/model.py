@@ -82,6 +82,8 @@ class Scheduler:
     """How a job continues if the cluster does not say."""
     end_time: str | None = None
     """Variable that may hold the end of the job in unix time."""
+    login_shell: bool = True
+    """Whether scripts run in a login shell if the cluster does not say."""
     is_launched: bool = True
     """Whether jobs run their command under `muster launch`, which makes one Ray of several hosts."""
     is_sequential: bool = False
