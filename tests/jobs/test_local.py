@@ -380,19 +380,17 @@ def test_without_proc_ps_tells_the_same(project: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("table", "environ", "expected"),
+    ("table", "expected"),
     [
-        ({"scheduler": "local"}, {}, False),
-        ({"scheduler": "local"}, {"MUSTER_NUM_RANKS": "2"}, True),
-        ({"scheduler": "local", "hosts": ["a", "b"]}, {}, True),
-        ({"scheduler": "local", "container": "image.sif"}, {}, True),
-        ({"scheduler": "slurm"}, {}, True),
+        ({"scheduler": "local"}, False),
+        ({"scheduler": "ssh"}, True),
+        ({"scheduler": "local", "hosts": ["a", "b"]}, True),
+        ({"scheduler": "local", "container": "image.sif"}, True),
+        ({"scheduler": "slurm"}, True),
     ],
 )
-def test_this_machine_alone_needs_no_launch(
-    table: dict[str, object], environ: dict[str, str], expected: bool
-) -> None:
-    assert is_launched(NamedCluster.model_validate(table), environ) is expected
+def test_this_machine_alone_needs_no_launch(table: dict[str, object], expected: bool) -> None:
+    assert is_launched(NamedCluster.model_validate(table)) is expected
 
 
 @pytest.mark.parametrize(

@@ -308,10 +308,13 @@ def _python_inside(cluster: NamedCluster) -> list[str]:
     return [cluster.python or DEFAULT_PYTHON, *PYTHON[1:]] if cluster.container else PYTHON
 
 
+def is_launched(cluster: NamedCluster) -> bool:
+    """Whether a command runs under `muster launch`: always, but on this machine alone, which it uses by itself."""
+    return SCHEDULERS[str(cluster.scheduler)].is_launched or bool(cluster.hosts or cluster.container)
+
+
 def _launched(job: JobFolder, command: Sequence[str], options: SubmitOptions) -> list[str]:
-    """Run a command under `muster launch`, unless it has but this machine, which it uses by itself."""
-    cluster = options.cluster.cluster
-    if not SCHEDULERS[str(cluster.scheduler)].is_launched and not cluster.container:
+    if not is_launched(options.cluster.cluster):
         return list(command)
     return [*PYTHON, "launch", "--cluster", str(job.folder / CLUSTER), "--", *command]
 

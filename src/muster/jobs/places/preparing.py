@@ -85,7 +85,9 @@ def for_each(hosts: Iterable[Host], work: Callable[[Host], Result], failures: Fa
 
 def connect(names: Sequence[str], folder: str, cluster: NamedCluster, failures: Failures) -> list[Host]:
     """Open the connections: first all that need nobody, then those for which ssh asks, one after another."""
-    hosts = [Host(Connection(name, cluster.setup, is_login=cluster.login_shell), folder) for name in names]
+    hosts = [
+        Host(Connection(name, cluster.setup, is_login=cluster.login_shell is not False), folder) for name in names
+    ]
     silent = Failures()
     opened = for_each(hosts, lambda host: host.connection.open(may_ask=False), silent)
     for host in hosts:

@@ -79,7 +79,7 @@ class SshPlace:
 
     def _open(self, host: str, *, may_ask: bool) -> Connection:
         cluster = self._record.settings
-        connection = Connection(host, cluster.setup, is_login=cluster.login_shell)
+        connection = Connection(host, cluster.setup, is_login=cluster.login_shell is not False)
         connection.open(may_ask=may_ask)
         return connection
 
