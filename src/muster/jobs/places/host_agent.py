@@ -147,7 +147,7 @@ def _find_python(order: dict[str, Any]) -> str:
         return str(python)
     wanted = [order["python"]] if order["python"] else [f"python{order['minor']}", "python3"]
     for name in wanted:
-        if found := shutil.which(Path(name).expanduser()):
+        if found := shutil.which(str(Path(name).expanduser())):
             return found
     raise AgentError(f"no Python found: looked for {', '.join(wanted)}")
 

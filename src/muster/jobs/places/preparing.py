@@ -57,12 +57,16 @@ class ReadyHost:
         return str(self.facts["folder"])
 
 
-class Failures(dict[str, str]):
+class Failures(dict[str, JobError]):
     """Hosts that are not fit, and why."""
 
     def lines(self) -> str:
         """Return a line for each."""
         return "".join(f"\n  {reason}" for reason in self.values())
+
+    def first(self) -> JobError:
+        """Return why the first of them is not."""
+        return next(iter(self.values()))
 
 
 def for_each(hosts: Iterable[Host], work: Callable[[Host], Result], failures: Failures) -> dict[Host, Result]:
@@ -79,7 +83,7 @@ def for_each(hosts: Iterable[Host], work: Callable[[Host], Result], failures: Fa
         results = list(pool.map(attempt, hosts))
     for host, result in results:
         if isinstance(result, JobError):
-            failures[host.name] = str(result)
+            failures[host.name] = result
     return {host: result for host, result in results if not isinstance(result, JobError)}
 
 
@@ -97,7 +101,7 @@ def connect(names: Sequence[str], folder: str, cluster: NamedCluster, failures: 
             host.connection.open(may_ask=True)
             opened[host] = None
         except JobError as error:
-            failures[host.name] = str(error)
+            failures[host.name] = error
     return [host for host in hosts if host in opened]
 
 
@@ -123,7 +127,7 @@ def prepare(hosts: Sequence[Host], wanted: Wanted, failures: Failures) -> list[R
         if (python := shared.get(numbers[host])) is not None:
             ready.append(ReadyHost(host, found[host], python))
         elif host.name not in failures:
-            failures[host.name] = f"{host.name}: the host that it shares its files with is not ready"
+            failures[host.name] = HostError(f"{host.name}: the host that it shares its files with is not ready")
     return ready
 
 

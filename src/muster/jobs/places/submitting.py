@@ -179,7 +179,9 @@ def _receive(ready: ReadyHost, parcel: dict[str, Any]) -> list[str]:
     done = ready.host.connection.run(line, json.dumps(parcel).encode() + b"\n", seconds=START_SECONDS)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().removeprefix("error: ")
-        raise HostError(f"{ready.name}: {said or f'exit code {done.returncode}'}")
+        error = HostError(f"{ready.name}: {said or f'exit code {done.returncode}'}")
+        error.exit_code = done.returncode
+        raise error
     jobs: list[str] = json.loads(last_line(done.stdout.decode(errors="replace")))["jobs"]
     return jobs
 
@@ -236,7 +238,7 @@ def _require_enough(
         )
     if len(ready) < min(least, len(names)) or not ready:
         if len(names) == 1:
-            raise JobError(next(iter(failures.values())))
+            raise failures.first()
         hint = f"\n    --min-nodes {len(ready)} runs without them" if ready else ""
         raise JobError(
             f"--on {found.name}: {len(ready)} of {len(names)} hosts are ready, expected at least {least}"
