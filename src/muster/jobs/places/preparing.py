@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -92,10 +93,13 @@ def connect(names: Sequence[str], folder: str, cluster: NamedCluster, failures: 
     hosts = [
         Host(Connection(name, cluster.setup, is_login=cluster.login_shell is not False), folder) for name in names
     ]
-    silent = Failures()
-    opened = for_each(hosts, lambda host: host.connection.open(may_ask=False), silent)
+    closed = Failures()
+    opened = for_each(hosts, lambda host: host.connection.open(may_ask=False), closed)
+    if not sys.stdin.isatty():
+        failures.update(closed)
+        return list(opened)
     for host in hosts:
-        if host in opened:
+        if host.name not in closed:
             continue
         try:
             host.connection.open(may_ask=True)
