@@ -87,7 +87,7 @@ class Desk:
 
     def type(self, *arguments: str, code: int = 0) -> str:
         done = self.user.type(MUSTER, *arguments, check=False)
-        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        assert done.returncode == code, f"{arguments}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
     def status(self, name: str = "a") -> dict[str, Any]:
@@ -219,18 +219,18 @@ def test_another_python_and_a_full_disk_are_named(lab: Lab, desk: Desk) -> None:
 
 
 @pytest.mark.long
-def test_an_environment_is_made_of_wheels_from_here(lab: Lab, desk: Desk) -> None:
+def test_an_environment_is_made_of_wheels_from_here(desk: Desk, tmp_path: Path) -> None:
     """The lab's laptop reaches no package index either: its cache is filled from outside, as by an earlier run."""
     from muster.jobs.places.requirements import required
 
     requirements = required(set(), None, ["cowsay==6.1"])
-    cache = desk.user.laptop.path(Researcher.home / ".cache/muster/wheels" / f"{requirements.id}-linux-x86_64")
-    cache.mkdir(parents=True)
-    listed = cache / "requirements.txt"
-    listed.write_text(requirements.text)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(cache), "-r", str(listed)]
-    subprocess.run(command, check=True)
-    (cache / "complete").touch()
+    (tmp_path / "requirements.txt").write_text(requirements.text)
+    wheels = tmp_path / "wheels"
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", str(wheels)]
+    subprocess.run([*command, "--requirement", str(tmp_path / "requirements.txt")], check=True)
+    (wheels / "complete").touch()
+    cache = desk.user.laptop.path(Researcher.home / ".cache/muster/wheels")
+    shutil.copytree(wheels, cache / f"{requirements.id}-linux-x86_64")
     desk.user.own(desk.user.laptop.path(Researcher.home))
     more = f'wheels = true\nrequirements = ["cowsay==6.1"]\npython = "{sys.base_prefix}/bin/python3"'
     desk.hosts("node1", "node2", more=more)
