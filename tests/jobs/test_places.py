@@ -129,7 +129,9 @@ def test_a_request_arrives_as_it_was_sent(project: Path, tmp_path: Path, monkeyp
     (there / parcel.PROJECTS / "p-1.json").write_text(json.dumps(["old.py", "exp.toml", "../outside"]))
     (there / parcel.PROJECTS / "outside").write_text("")
     part = Part(1, 2, "a-1", "s3cret", "10.0.0.1:4000")
-    sent = json.loads(json.dumps(parcel.addressed(packed, str(there), asked.options.cluster, part)))
+    sent = json.loads(
+        json.dumps(parcel.addressed(packed, str(there), f"{there}/runs", asked.options.cluster, part))
+    )
     monkeypatch.chdir(tmp_path)
     received = parcel.unpacked(sent)
     assert not (copied / "old.py").exists()

@@ -219,6 +219,22 @@ def test_another_python_and_a_full_disk_are_named(lab: Lab, desk: Desk) -> None:
 
 
 @pytest.mark.long
+def test_hosts_with_one_home_have_one_copy(lab: Lab, desk: Desk) -> None:
+    base = lab.shared / "home-of-all"
+    base.mkdir()
+    shutil.chown(base, 1500, 1500)
+    desk.hosts("node1", "node2", "node3", more=f'folder = "{base}/m"\nenvironment = "{sys.prefix}"')
+    desk.type("submit", "exp.toml", "--on", "mine", "--name", "a")
+    assert "finished" in desk.type("attach", "a")
+    assert "hosts 3, cpus 6" in desk.type("logs", "a")
+    assert sorted(path.name for path in (base / "m" / "members").iterdir()) == ["node2", "node3"]
+    desk.type("submit", "a", "--resume")
+    assert "finished" in desk.type("attach", "a")
+    desk.type("clusters", "clean", "mine", "--yes")
+    assert list(base.iterdir()) == []
+
+
+@pytest.mark.long
 def test_an_environment_is_made_of_wheels_from_here(desk: Desk, tmp_path: Path) -> None:
     """The lab's laptop reaches no package index either: its cache is filled from outside, as by an earlier run."""
     from muster.jobs.places.requirements import required

@@ -18,7 +18,7 @@ from muster.errors import InputError, JobError
 from muster.experiment import LoadedExperiment
 from muster.jobs.places.connection import require_programs, sockets_folder
 from muster.jobs.places.host import HostError
-from muster.jobs.places.parcel import RUNS, addressed, packed
+from muster.jobs.places.parcel import addressed, packed
 from muster.jobs.places.preparing import Failures, Notice, ReadyHost, Wanted, connect, for_each, prepare
 from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_line, read_record, write_record
 from muster.jobs.places.requirements import extras_of, required
@@ -148,9 +148,9 @@ def _continue(request: Request, path: Path, notice: Notice) -> Sent:
     ready = []
     for host, met_at in met.items():
         known = record.hosts[host.name]
-        folder = known.folder.removesuffix(f"/{RUNS}/{path.name}")
-        facts = {**met_at, "folder": folder, "hostname": known.hostname}
-        ready.append(ReadyHost(host, facts, known.python))
+        runs = known.folder.removesuffix(f"/{path.name}")
+        facts = {**met_at, "folder": runs, "hostname": known.hostname}
+        ready.append(ReadyHost(host, facts, known.python, runs))
     return _start(found, path, ready, packed(request, path.name, None, None, ""), failures, notice)
 
 
@@ -168,7 +168,7 @@ def _start(
     write_record(path, record)
     parts = _parts(path.name, ready) if found.cluster.scheduler == SSH else [None]
     parcels = {
-        one.host: (one, addressed(parcel, one.folder, _there(found), part))
+        one.host: (one, addressed(parcel, one.folder, one.runs, _there(found), part))
         for one, part in zip(ready, parts, strict=True)
     }
     lost = Failures()
@@ -225,8 +225,7 @@ def _record(found: FoundCluster, path: Path, ready: Sequence[ReadyHost]) -> Else
         cluster=found.name,
         scheduler=str(found.cluster.scheduler),
         hosts={
-            one.name: HostRecord(f"{one.folder}/{RUNS}/{path.name}", one.python, one.facts["hostname"])
-            for one in ready
+            one.name: HostRecord(f"{one.runs}/{path.name}", one.python, one.facts["hostname"]) for one in ready
         },
         table=found.cluster.model_dump(exclude_unset=True, exclude_none=True, mode="json"),
     )
