@@ -90,6 +90,9 @@ def submit(
     render: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the job script and submit nothing.")
     ] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Start Ray's dashboard too, for `muster dashboard` (extra ray).")
+    ] = False,
     settings: Settings = None,
     runs_dir: RunsDir = None,
     as_json: AsJson = False,
@@ -117,6 +120,7 @@ def submit(
         "constraint": constraint,
         "reservation": reservation,
         "chain": chain,
+        "dashboard": "true" if dashboard else None,
     }
     command: list[str] = context.meta.get(COMMAND, [])
     _require_one_thing(target, command, doctor=doctor)
@@ -217,9 +221,9 @@ def _cluster_again(job: JobFolder) -> FoundCluster:
 
 
 def _value(text: str) -> Any:
-    """Return what a flag says: a number, `false` to leave a directive out, or text."""
+    """Return what a flag says: a number, `true`, `false` to leave a directive out, or text."""
     number = whole_number(text)
-    return False if text == "false" else text if number is None else number
+    return text == "true" if text in ("true", "false") else text if number is None else number
 
 
 def _earlier(target: str, directory: Path) -> JobFolder | None:
