@@ -18,6 +18,8 @@ from muster.jobs.places.model import find_place
 from muster.jobs.places.record import RunElsewhere
 
 FETCH_SECONDS = 10.0
+FIRST_FETCH_SECONDS = 2.0
+"""How often to look as long as there is nothing to show."""
 FOLDER = "tensorboard"
 _RELOAD_SECONDS = 5
 _MODULE = "muster.jobs.dashboard.tensorboard_process"
@@ -73,7 +75,7 @@ def kept_up_to_date(run: RunElsewhere, target: Path, notice: Callable[[str], Non
                 if failure is None and not is_over.wait(1.0):
                     notice(f"curves cannot be fetched now: {error}")
                 failure = str(error)
-            if is_over.wait(FETCH_SECONDS):
+            if is_over.wait(FETCH_SECONDS if _has_curves(target) else FIRST_FETCH_SECONDS):
                 return
 
     thread = threading.Thread(target=fetch, name="fetch")
@@ -83,3 +85,7 @@ def kept_up_to_date(run: RunElsewhere, target: Path, notice: Callable[[str], Non
     finally:
         is_over.set()
         thread.join()
+
+
+def _has_curves(target: Path) -> bool:
+    return any(True for pattern in (f"{FOLDER}/*", f"*/{FOLDER}/*") for _ in target.glob(pattern))
