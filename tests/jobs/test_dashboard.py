@@ -31,6 +31,8 @@ from muster.jobs.dashboard.tensorboard import open_tensorboard
 from muster.jobs.delivery import carry_out
 from muster.jobs.folder import JobFolder
 from muster.jobs.places.record import Elsewhere, HostRecord, write_record
+from muster.jobs.schedulers.local import directives
+from muster.jobs.schedulers.model import Job
 from muster.jobs.submission import SubmitOptions, plan_command
 from muster.runs.folder import RunFolder
 from muster.runs.status import StatusFile
@@ -165,6 +167,14 @@ def test_a_launch_says_where_its_dashboard_is_while_it_lives(tmp_path: Path) -> 
     assert f"dashboard: address 127.0.0.1:{told['port']} on {HERE}" in done.stderr
     assert told["token"] not in done.stderr
     assert not list(tmp_path.rglob("where.json"))
+
+
+def test_on_another_system_than_linux_it_is_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job("a", NamedCluster.model_validate({"scheduler": "local", "dashboard": True}))
+    assert directives(job) == []
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(InputError, match="needs Linux"):
+        directives(job)
 
 
 @pytest.mark.long

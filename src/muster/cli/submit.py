@@ -136,6 +136,7 @@ def submit(
         cluster = _cluster_again(again)
     else:
         cluster = _cluster(on, target, flags, directive or [])
+    _require_dashboard(cluster)
     options = SubmitOptions(
         cluster=cluster,
         directory=directory,
@@ -207,6 +208,15 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
             return f"--{key.replace('_', '-')} {given.get(key, '')}".rstrip()
 
         raise InputError(f"submit: flags that cannot be used{cluster_problems(error, spell)}") from None
+
+
+def _require_dashboard(cluster: FoundCluster) -> None:
+    """Refuse a dashboard that the launch would refuse, before a job waits in the queue for that."""
+    from muster.clusters.launching.launch import require_dashboard
+
+    settings = cluster.cluster
+    if settings.dashboard and not settings.is_elsewhere and not settings.container:
+        require_dashboard()
 
 
 def _cluster_again(job: JobFolder) -> FoundCluster:
