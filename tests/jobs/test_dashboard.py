@@ -24,13 +24,15 @@ import pytest
 from muster.clusters.launching.dashboard_record import DashboardRecord, read_dashboard, write_dashboard
 from muster.clusters.named import FoundCluster, NamedCluster
 from muster.errors import InputError, JobError, OwnershipError
+from muster.jobs.dashboard import tensorboard
 from muster.jobs.dashboard.finding import find_dashboard, why_none
 from muster.jobs.dashboard.hop import hop
 from muster.jobs.dashboard.page import await_page, free_port, show_page
 from muster.jobs.dashboard.tensorboard import open_tensorboard
 from muster.jobs.delivery import carry_out
 from muster.jobs.folder import JobFolder
-from muster.jobs.places.record import Elsewhere, HostRecord, write_record
+from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, write_record
+from muster.jobs.places.ssh import _only
 from muster.jobs.schedulers.local import directives
 from muster.jobs.schedulers.model import Job
 from muster.jobs.submission import SubmitOptions, plan_command
@@ -81,6 +83,17 @@ class Page(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *arguments: object) -> None:
         """Say nothing."""
+
+
+class Browser:
+    """Notes what it is to open."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def open(self, address: str) -> None:
+        """Note it."""
+        self.shown.append(address)
 
 
 @pytest.fixture
@@ -146,6 +159,8 @@ def test_why_there_is_none(project: Path, program: Program) -> None:
     assert "--dashboard" in why_none(submitted(dashboard=False).path)
     assert "not up: the run is unknown" in why_none(submitted(dashboard=True).path)
     assert "muster launch --dashboard" in why_none(trained(project / "runs" / "plain").path)
+    muster("submit", "exp.toml", "--on", "slurm", "--seeds", "2", "--dashboard", "--name", "s", cwd=project)
+    assert "which one? s/seed-0, s/seed-1" in why_none(project / "runs" / "s")
 
 
 def test_submit_has_a_flag_for_it(project: Path) -> None:
@@ -250,11 +265,15 @@ def test_a_page_is_waited_for_and_a_loss_ends_the_waiting(page: int) -> None:
 def test_a_browser_is_opened_only_at_a_screen(
     environ: dict[str, str], is_shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", shown.append)
+    browser, terminal_browser = Browser(), webbrowser.GenericBrowser("lynx")
+    monkeypatch.setattr(webbrowser, "get", lambda: browser)
     monkeypatch.setattr(sys, "platform", "linux")
     show_page("http://127.0.0.1:1", environ)
-    assert shown == (["http://127.0.0.1:1"] if is_shown else [])
+    assert browser.shown == (["http://127.0.0.1:1"] if is_shown else [])
+    monkeypatch.setattr(terminal_browser, "open", browser.open)
+    monkeypatch.setattr(webbrowser, "get", lambda: terminal_browser)
+    show_page("http://127.0.0.1:2", environ)
+    assert "http://127.0.0.1:2" not in browser.shown
 
 
 def test_ssh_that_is_refused_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,6 +325,58 @@ def test_tensorboard_listens_here_alone_and_ends_with_its_caller(tmp_path: Path)
         await_page(port, "/data/runs", lambda: None)
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_only_curves_are_fetched_and_they_grow_in_place(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    files = [
+        "tensorboard/events",
+        "seed-1/tensorboard/events",
+        "metrics.csv",
+        "code/tensorboard/x",
+        "checkpoints/1/p",
+    ]
+    for name in files:
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / name).write_text("one")
+    command = ["rsync", *_only("tensorboard"), f"{there}/", f"{here}/"]
+    subprocess.run(command, check=True)
+    assert {str(path.relative_to(here)) for path in here.rglob("*") if path.is_file()} == set(files[:2])
+    before = (here / files[0]).stat().st_ino
+    (there / files[0]).write_text("one two")
+    subprocess.run(command, check=True)
+    assert (here / files[0]).read_text() == "one two"
+    assert (here / files[0]).stat().st_ino == before, "TensorBoard has the file open"
+
+
+def test_a_fetch_that_fails_is_said_once_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notices: list[str] = []
+    turns = iter([JobError("node1: lost"), JobError("node1: lost"), None])
+
+    class Failing:
+        def fetch(self, run: RunElsewhere, target: Path, *, only: str | None = None) -> None:
+            assert only == "tensorboard"
+            if (error := next(turns, None)) is not None:
+                raise error
+
+    monkeypatch.setattr(tensorboard, "find_place", lambda record: Failing())
+    monkeypatch.setattr(tensorboard, "FIRST_FETCH_SECONDS", 0.05)
+    host = {"node1": HostRecord("/there/a", "python3")}
+    run = RunElsewhere(tmp_path, Elsewhere("ssh", "mine", "ssh", host, {"scheduler": "ssh", "hosts": ["node1"]}))
+    with tensorboard.kept_up_to_date(run, tmp_path, notices.append):
+        wait_until(lambda: len(notices) == 2, "both notices", seconds=10)
+    assert notices == ["curves cannot be fetched now: node1: lost", "fetching new curves again"]
+
+
+def test_a_host_that_does_not_let_in_is_said_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_ssh(tmp_path, SSH_THAT_REFUSES, monkeypatch)
+    write_dashboard(launched(trained(tmp_path / "runs" / "a", launch="x").path), record(1, "node7", "node7"))
+    done = muster("dashboard", "a", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "node7: ssh to it is refused from this machine: Permission denied" in done.stderr
+    assert "TensorBoard has no password" in done.stderr
 
 
 def test_a_run_here_needs_no_tunnel_and_ctrl_c_ends_all(page: int, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def dashboard(
     try:
         with _signals_end_this(), ExitStack() as held:
             page = _open_ray(held, run, directory, elsewhere, port)
-            curves = _open_tensorboard(held, run, directory, elsewhere, page)
+            curves = _open_tensorboard(held, run, directory, elsewhere)
             addresses = [address for address in (page.address if page else None, curves) if address]
             if not addresses:
                 raise typer.Exit(1)
@@ -69,30 +69,41 @@ def dashboard(
 def _open_ray(
     held: ExitStack, run: str, directory: Path, elsewhere: RunElsewhere | None, port: int | None
 ) -> RayPage | None:
-    """Open Ray's dashboard and print how to get in; if there is none, say why."""
-    from muster.jobs.dashboard.finding import find_dashboard, find_folder, why_none
-    from muster.jobs.dashboard.ray_page import NoDashboardError, open_page, open_page_elsewhere
+    """Open Ray's dashboard and print how to get in; if that is not possible, say why."""
+    from muster.jobs.dashboard.ray_page import open_page_elsewhere
 
     if elsewhere is not None and elsewhere.record.kind == "ray":
         console().print(f"Ray's dashboard: {elsewhere.record.host}")
         return None
-    if elsewhere is not None:
-        try:
+    try:
+        if elsewhere is not None:
             page = held.enter_context(open_page_elsewhere(elsewhere, port))
-        except NoDashboardError as error:
-            show_notice(str(error))
-            return None
-    else:
-        folder = find_folder(run, directory)
-        if (found := find_dashboard(folder)) is None:
-            show_notice(why_none(folder))
-            return None
-        page = held.enter_context(open_page(found, port))
-        if not found.is_here:
-            here = shlex.quote(f"{getpass.getuser()}@{socket.gethostname()}")
-            line = f"ssh -N -L 127.0.0.1:{page.port}:127.0.0.1:{page.port} {here}"
-            show_notice(f"from a machine with a browser: {line}")
+        else:
+            page = _open_here(held, run, directory, port)
+    except JobError as error:
+        show_notice(str(error))
+        return None
     _print_page(run, page)
+    return page
+
+
+def _open_here(held: ExitStack, run: str, directory: Path, port: int | None) -> RayPage:
+    """Open the dashboard of a run on this file system, perhaps on another host.
+
+    Raises:
+        JobError: if there is none, or its host cannot be reached.
+    """
+    from muster.jobs.dashboard.finding import find_dashboard, find_folder, why_none
+    from muster.jobs.dashboard.ray_page import open_page
+
+    folder = find_folder(run, directory)
+    if (found := find_dashboard(folder)) is None:
+        raise JobError(why_none(folder))
+    page = held.enter_context(open_page(found, port))
+    if not found.is_here:
+        here = shlex.quote(f"{getpass.getuser()}@{socket.gethostname()}")
+        line = f"ssh -N -L 127.0.0.1:{page.port}:127.0.0.1:{page.port} {here}"
+        show_notice(f"from a machine with a browser: {line}")
     return page
 
 
@@ -106,11 +117,9 @@ def _print_page(run: str, page: RayPage) -> None:
     sys.stdout.flush()
 
 
-def _open_tensorboard(
-    held: ExitStack, run: str, directory: Path, elsewhere: RunElsewhere | None, page: RayPage | None
-) -> str | None:
+def _open_tensorboard(held: ExitStack, run: str, directory: Path, elsewhere: RunElsewhere | None) -> str | None:
     """Open TensorBoard and print its address; not on a login node, where other users could look at it."""
-    from muster.jobs.dashboard.finding import find_folder, is_by_scheduler
+    from muster.jobs.dashboard.finding import find_dashboard, find_folder, is_by_scheduler
     from muster.jobs.dashboard.tensorboard import kept_up_to_date, open_tensorboard
 
     if elsewhere is not None:
@@ -119,8 +128,8 @@ def _open_tensorboard(
         held.enter_context(kept_up_to_date(elsewhere, folder, show_notice))
     else:
         folder = find_folder(run, directory)
-        is_there = page is not None and page.host != socket.gethostname()
-        if is_there or is_by_scheduler(folder):
+        found = find_dashboard(folder)
+        if is_by_scheduler(folder) or (found is not None and not found.is_here):
             show_notice(
                 "TensorBoard has no password, so it is not started on a login node that others use\n"
                 f"    on a machine of your own: tensorboard --logdir {shlex.quote(str(folder))}"

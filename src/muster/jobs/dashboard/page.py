@@ -9,6 +9,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from muster.errors import InputError, JobError
 
@@ -54,8 +55,13 @@ def await_page(port: int, path: str, loss: Callable[[], str | None], seconds: fl
 def show_page(address: str, environ: Mapping[str, str] = os.environ) -> None:
     """Open an address in a browser, if this machine has a screen and the user sits at it."""
     has_screen = sys.platform == "darwin" or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
-    if has_screen and not environ.get("SSH_CONNECTION"):
-        webbrowser.open(address)
+    if not has_screen or environ.get("SSH_CONNECTION"):
+        return
+    with suppress(webbrowser.Error):
+        browser = webbrowser.get()
+        # One of this very class runs in the terminal, as lynx does, and would take it from us.
+        if type(browser) is not webbrowser.GenericBrowser:
+            browser.open(address)
 
 
 def _answers(port: int, path: str) -> bool:

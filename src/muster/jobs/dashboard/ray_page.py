@@ -23,10 +23,6 @@ _PUBLIC_PATH = "/api/authentication_mode"
 _RELAY_SECONDS = 2.0 * CONNECT_SECONDS + 20
 
 
-class NoDashboardError(JobError):
-    """A run has no dashboard now; the message says why."""
-
-
 @dataclass(frozen=True)
 class RayPage:
     """Ray's dashboard as a browser on this machine reaches it."""
@@ -71,14 +67,13 @@ def open_page_elsewhere(run: RunElsewhere, wanted: int | None) -> Iterator[RayPa
     """Open the dashboard of a run that is reached by ssh: its first host leads on to the head's, if need be.
 
     Raises:
-        NoDashboardError: if the run has none now.
-        JobError: if a host cannot be reached, or the page does not answer.
+        JobError: if the run has none now, a host cannot be reached, or the page does not answer.
     """
     connection, relay = SshPlace(run.record).converse(["relay", run.folder])
     try:
         told = _first_answer(connection.host, relay)
         if told.get("reason"):
-            raise NoDashboardError(told["reason"])
+            raise JobError(told["reason"])
         port = free_port(wanted)
 
         def is_up() -> bool:
