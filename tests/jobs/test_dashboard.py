@@ -304,11 +304,15 @@ def test_a_hop_is_left_by_a_caller_that_is_killed(tmp_path: Path, monkeypatch: p
         "import time\nfrom muster.jobs.dashboard.hop import hop\n"
         "with hop('node7', 1, '127.0.0.1:2', may_ask=False): print('in', flush=True); time.sleep(60)\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    ours, theirs = os.pipe()
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=ours, stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline()
+    assert is_alive(int((tmp_path / "pid").read_text()))
     process.kill()
     process.communicate()
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())), "the end of ssh", seconds=10)
+    os.close(theirs)
+    os.close(ours)
 
 
 def is_alive(pid: int) -> bool:

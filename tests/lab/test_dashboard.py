@@ -157,7 +157,7 @@ def test_a_lost_connection_is_noticed(lab: Lab, sshd: Sshd, tmp_path: Path) -> N
     desk.where("a")
     with desk.dashboard("a", log) as process:
         lab.nodes[0].cut()
-        assert process.wait(timeout=60) == 1
+        assert process.wait(timeout=30) == 1
     assert "error: node1: the connection was lost" in log.read_text()
     assert desk.listening() == before
 

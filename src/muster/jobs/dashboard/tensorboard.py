@@ -20,6 +20,8 @@ from muster.jobs.places.record import RunElsewhere
 FETCH_SECONDS = 10.0
 FIRST_FETCH_SECONDS = 2.0
 """How often to look as long as there is nothing to show."""
+END_SECONDS = 3.0
+"""How long a fetch may take to end; one that waits for a host that is gone ends by itself later."""
 FOLDER = "tensorboard"
 _RELOAD_SECONDS = 5
 _MODULE = "muster.jobs.dashboard.tensorboard_process"
@@ -78,13 +80,13 @@ def kept_up_to_date(run: RunElsewhere, target: Path, notice: Callable[[str], Non
             if is_over.wait(FETCH_SECONDS if _has_curves(target) else FIRST_FETCH_SECONDS):
                 return
 
-    thread = threading.Thread(target=fetch, name="fetch")
+    thread = threading.Thread(target=fetch, name="fetch", daemon=True)
     thread.start()
     try:
         yield
     finally:
         is_over.set()
-        thread.join()
+        thread.join(END_SECONDS)
 
 
 def _has_curves(target: Path) -> bool:
