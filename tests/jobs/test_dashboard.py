@@ -299,7 +299,7 @@ def test_a_hop_ends_with_its_caller_and_its_loss_is_noticed(
 
 
 def test_a_hop_is_left_by_a_caller_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_ssh(tmp_path, SSH_THAT_LETS_IN.replace("exec cat", f"echo $$ > {tmp_path}/pid; exec cat"), monkeypatch)
+    put_ssh(tmp_path, SSH_THAT_LETS_IN.replace("welcome", f"welcome; echo $$ > {tmp_path}/pid"), monkeypatch)
     code = (
         "import time\nfrom muster.jobs.dashboard.hop import hop\n"
         "with hop('node7', 1, '127.0.0.1:2', may_ask=False): print('in', flush=True); time.sleep(60)\n"
