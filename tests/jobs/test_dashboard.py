@@ -171,6 +171,7 @@ def test_submit_has_a_flag_for_it(project: Path) -> None:
     assert "muster launch" not in again.stdout
 
 
+@pytest.mark.long
 def test_a_launch_says_where_its_dashboard_is_while_it_lives(tmp_path: Path) -> None:
     pytest.importorskip("aiohttp_cors")
     look = "cat runs/launches/*/dashboard/where.json; ls -l runs/launches/*/dashboard"
