@@ -93,7 +93,9 @@ class Connection:
         It ends when this process does: by the terminal's end, or else by the end of its standard input.
         """
         if has_terminal:
-            return subprocess.call([*self.ssh, "-t", self.host, self._remote(f"exec {line}")])
+            return subprocess.call(
+                [*self.ssh, "-t", "-o", "LogLevel=ERROR", self.host, self._remote(f"exec {line}")]
+            )
         with subprocess.Popen(
             [*self.ssh, self.host, self._remote(_ENDS_WITH_INPUT.format(line=line))], stdin=subprocess.PIPE
         ) as process:
