@@ -231,10 +231,15 @@ def _earlier(target: str, directory: Path) -> JobFolder | None:
 
 
 def _send(request: Request, *, dry_run: bool, as_json: bool) -> None:
-    """Submit a run to hosts that are reached by ssh."""
+    """Submit a run to hosts that are reached by ssh, or to a Ray that exists."""
+    from muster.clusters.named import RAY
+    from muster.jobs.places.ray_submitting import submit_to_ray
     from muster.jobs.places.submitting import submit_by_ssh
 
-    sent = submit_by_ssh(request, show_notice)
+    if dry_run:
+        raise InputError("--dry-run, --render: the script is written where the run lives; there is none here")
+    is_ray = request.options.cluster.cluster.scheduler == RAY
+    sent = (submit_to_ray if is_ray else submit_by_ssh)(request, show_notice)
     for reason in sent.failures.values():
         show_notice(f"without {reason}")
     record = sent.record

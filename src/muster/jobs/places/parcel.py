@@ -12,6 +12,7 @@ from typing import Any
 
 from muster.clusters.named import FoundCluster, NamedCluster
 from muster.experiment import LoadedExperiment
+from muster.files.ownership import OWN_FOLDER
 from muster.jobs.folder import JobFolder
 from muster.jobs.request import Request
 from muster.jobs.snapshot import Project
@@ -66,14 +67,18 @@ def addressed(
     }
 
 
-def unpacked(parcel: Mapping[str, Any]) -> Request:
-    """Return the request that a parcel holds, and go to where it is carried out."""
+def unpacked(parcel: Mapping[str, Any], projects: Path | None = None) -> Request:
+    """Return the request that a parcel holds, and go to where it is carried out.
+
+    `projects` is the folder of the projects' files, if it is none of muster's own folder.
+    """
     folder = Path(parcel["folder"])
     runs = folder / RUNS
     sent, target = None, parcel["target"]
+    folder.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
     os.chdir(folder)
     if (project := parcel["project"]) is not None:
-        sent = _received(folder / PROJECTS, project)
+        sent = _received(projects or folder / PROJECTS, project)
         os.chdir(sent.root / project["folder"])
         target = str(sent.root / target["inside"]) if isinstance(target, dict) else target
     cluster = parcel["cluster"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,10 @@ class Elsewhere:
     """The cluster, as a table of `[clusters.NAME]`."""
     job_id: str = ""
     """Of a Ray job."""
+    requirements: Sequence[str] = ()
+    """What a Ray job needs, and"""
+    packages: Sequence[str] = ()
+    """those of it that Ray has to install for its jobs."""
     submitted: float = field(default_factory=time.time)
 
     @property
@@ -118,6 +122,7 @@ def read_record(path: Path) -> Elsewhere:
         record.settings  # noqa: B018 - raises if the table is not a cluster's
         words = [record.cluster, record.scheduler, *hosts]
         words += [word for host in hosts.values() for word in (host.folder, host.python)]
+        words += [*record.requirements, *record.packages]
         if record.kind not in _KINDS or not hosts or not all(isinstance(word, str) and word for word in words):
             raise ValueError("not what muster wrote")
         if any(name.startswith("-") for name in hosts):

@@ -77,6 +77,10 @@ class SshPlace:
             connection.rsync("--archive", "--partial", *others, *NOT_FETCHED, source, f"{target}/")
             _place_pointers(Path(scratch), target)
 
+    def early_state(self, run: RunElsewhere) -> tuple[str, str] | None:
+        """Nothing: a run is submitted when muster there has it; see `Place`."""
+        return None
+
     def _open(self, host: str, *, may_ask: bool) -> Connection:
         cluster = self._record.settings
         connection = Connection(host, cluster.setup, is_login=cluster.login_shell is not False)
