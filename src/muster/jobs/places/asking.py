@@ -40,9 +40,10 @@ def read_states_elsewhere(runs: Sequence[RunElsewhere], *, may_ask: bool = False
 def _answered(group: Sequence[RunElsewhere], *, may_ask: bool) -> list[RunState]:
     """Ask for one run by its folder, or for all of that place."""
     place = find_place(group[0].record)
-    early = {run: told for run in group if (told := place.early_state(run)) is not None}
-    states = [_early(run, *told) for run, told in early.items()]
-    if not (group := [run for run in group if run not in early]):
+    early = [place.early_state(run) for run in group]
+    states = [_early(run, *told) for run, told in zip(group, early, strict=True) if told is not None]
+    group = [run for run, told in zip(group, early, strict=True) if told is None]
+    if not group:
         return states
     folder = str(Path(group[0].record.first.folder).parent)
     which = [group[0].folder] if len(group) == 1 else ["--runs-dir", folder]

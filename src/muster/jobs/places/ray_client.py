@@ -22,6 +22,12 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 120.0
 _OF_ANOTHER_RAY = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_HEADERS")
 """Variables that Ray's client would prefer to the address it is given."""
+_TALKATIVE = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.packaging",
+)
+"""Loggers of Ray's that tell of every package that is sent."""
 _LARGEST_ANSWER = 65_536
 _CONNECTING = threading.Lock()
 
@@ -60,7 +66,8 @@ def _client_class(address: str) -> type:
         from ray.job_submission import JobSubmissionClient
     except ImportError as error:
         raise _not_installed(error) from None
-    logging.getLogger("ray").setLevel(logging.ERROR)
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
     class Client(JobSubmissionClient):  # type: ignore[misc]
         def __init__(self, address: str) -> None:
