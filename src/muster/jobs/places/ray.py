@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -54,6 +55,9 @@ class RayPlace:
             sys.stdout.write(text)
             sys.stdout.flush()
 
+        # However this process is ended, the command there is too.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
         try:
             return self._jobs.attend({"do": "attend", "arguments": list(arguments)}, write)
         except KeyboardInterrupt:

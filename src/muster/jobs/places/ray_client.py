@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import os
@@ -108,7 +109,7 @@ def _authentication_mode(address: str) -> str:
             f"{address}: no Ray answers there: {_reason(error)}\n"
             "    is its address right, and the tunnel to it open? `ray dashboard FILE.yaml` opens one"
         ) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, http.client.HTTPException):
         raise _not_a_ray(address, "answers what Ray's job server does not") from None
     return str(mode)
 

@@ -65,7 +65,7 @@ def submit_to_ray(request: Request, notice: Notice) -> Sent:
     found = request.options.cluster
     _require_address(found)
     if request.again is not None:
-        path = request.again.path
+        path = request.again.path.resolve()
         record = read_record(path)
         return _submit(_Wanted(request, found, path, record.requirements), record, notice)
     loaded = request.load()
