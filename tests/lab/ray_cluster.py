@@ -43,7 +43,11 @@ class RayCluster:
         self._ray(node, f"--address={self.head.address}:{PORT}", f"--num-cpus={self._num_cpus}")
 
     def _ray(self, host: Host, *options: str) -> None:
-        variables = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0", "RAY_enable_metrics_collection": "0"}
+        variables = {
+            "RAY_AUTH_MODE": "token",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_enable_metrics_collection": "0",
+        }
         log = host.path(RESEARCHER_HOME / "ray.log").open("w")
         host.popen(
             ["ray", "start", "--block", "--disable-usage-stats", *SIZES, *options],

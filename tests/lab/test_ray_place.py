@@ -39,7 +39,8 @@ class Slow(gymnasium.Env):
     def step(self, action):
         self._steps += 1
         time.sleep(0.001)
-        return numpy.full(2, self._steps / LONGEST, numpy.float32), float(action), self._steps == LONGEST, False, {}
+        seen = numpy.full(2, self._steps / LONGEST, numpy.float32)
+        return seen, float(action), self._steps == LONGEST, False, {}
 """
 EXPERIMENT = """\
 [env]
@@ -132,8 +133,8 @@ def test_a_run_on_a_ray(lab: Lab, ray: RayCluster, laptop: Host) -> None:
     assert state(laptop, "exp")["state"] == "cancelled"
     muster(laptop, "fetch", "exp")
     there = ray.head.path(RUNS / "exp")
-    newest = os.readlink(there / "checkpoints" / "latest")
-    assert os.readlink(here / "checkpoints" / "latest") == newest
+    newest = (there / "checkpoints" / "latest").readlink()
+    assert (here / "checkpoints" / "latest").readlink() == newest
     assert files(here / "checkpoints" / newest)
     for folder in (laptop.path(PROJECT), there):
         assert not [path for path in files(folder) if ray.token.encode() in path.read_bytes()]
@@ -164,8 +165,7 @@ def test_a_large_run_is_fetched_in_parts_and_once(lab: Lab, ray: RayCluster, lap
     muster(laptop, "submit", "exp.toml", "--name", "exp", "--on", f"ray:{ray.address}", *arguments)
     wait_for(laptop, "exp", "finished")
     large = os.urandom(60_000_000)
-    write_bytes = ray.head.path(RUNS / "exp" / "large.bin")
-    write_bytes.write_bytes(large)
+    ray.head.path(RUNS / "exp" / "large.bin").write_bytes(large)
     muster(laptop, "fetch", "exp")
     here = laptop.path(PROJECT / "runs" / "exp" / "large.bin")
     assert here.read_bytes() == large
