@@ -26,15 +26,15 @@ def archive_of(folder: Path, *members: tuple[str, dict[str, Any]]) -> Path:
     with tarfile.open(path, "w") as tar:
         for name, values in members:
             member = tarfile.TarInfo(name)
-            content = values.pop("content", b"")
+            content = values.get("content", b"")
             member.size = len(content)
-            for key, value in values.items():
-                setattr(member, key, value)
+            for key in values.keys() - {"content"}:
+                setattr(member, key, values[key])
             tar.addfile(member, io.BytesIO(content))
     return path
 
 
-HOSTILE = {
+HOSTILE: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "above": [("../outside", {"content": b"x"})],
     "absolute": [("/tmp/outside-of-a-run", {"content": b"x"})],
     "link out": [("link", {"type": tarfile.SYMTYPE, "linkname": "../.."})],

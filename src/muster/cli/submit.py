@@ -48,7 +48,9 @@ def submit(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Cluster or scheduler; local: this machine; see `muster clusters`."),
+        typer.Option(
+            metavar="NAME", help="Cluster or scheduler; local: this machine; ray:ADDRESS: a Ray that exists."
+        ),
     ] = None,
     remote: Annotated[
         str | None, typer.Option(metavar="USER@LOGIN", help="Login node of the cluster, to be reached by ssh.")
@@ -187,7 +189,8 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
 
     if on is None:
         raise InputError(
-            "--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux, local"
+            "--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux, local, "
+            "ray:ADDRESS"
         )
     experiment = Path(target) if target and target.endswith(".toml") else None
     found = find_cluster(on, "--on", experiment)

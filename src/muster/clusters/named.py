@@ -197,6 +197,8 @@ def find_cluster(name: str, flag: str = "--cluster", experiment: Path | None = N
         known += clusters
     if name in SCHEDULERS:
         return FoundCluster(name, NamedCluster.model_validate({"scheduler": name}), "built in")
+    if name == RAY:
+        raise InputError(f"{flag} {name}: which one? Give its address: {flag} {PREFIX}http://127.0.0.1:8265")
     close = difflib.get_close_matches(name, [*known, *SCHEDULERS], 1)
     hint = f"did you mean {close[0]}?" if close else f"known: {', '.join([*dict.fromkeys(known), *SCHEDULERS])}"
     raise InputError(

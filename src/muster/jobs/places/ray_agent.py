@@ -135,16 +135,18 @@ def _pack(order: dict[str, Any]) -> dict[str, Any]:
     _remove_old(folder.parent)
     pointers = {path: str(path.readlink()) for path in folder.rglob("checkpoints/*") if _is_pointer(path)}
     descriptor, name = tempfile.mkstemp(dir=folder.parent, prefix=_PACKAGE)
-    with (
-        os.fdopen(descriptor, "wb") as file,
-        tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar,
-    ):
-        for path in sorted(folder.rglob("*")):
-            if not any(fnmatch.fnmatch(path.name, pattern) for pattern in NOT_PACKED) and path not in pointers:
-                _add(tar, path, path.relative_to(folder), here)
-        for path, target in pointers.items():
-            if (path.parent / target).is_dir():
-                tar.addfile(_link(str(path.relative_to(folder)), target))
+    os.close(descriptor)
+    try:
+        with tarfile.open(name, "w", format=tarfile.PAX_FORMAT) as tar:
+            for path in sorted(folder.rglob("*")):
+                if not any(fnmatch.fnmatch(path.name, kind) for kind in NOT_PACKED) and path not in pointers:
+                    _add(tar, path, path.relative_to(folder), here)
+            for path, target in pointers.items():
+                if (path.parent / target).is_dir():
+                    tar.addfile(_link(str(path.relative_to(folder)), target))
+    except BaseException:
+        Path(name).unlink()
+        raise
     return _part({"file": name, "offset": 0, "length": order["length"]})
 
 

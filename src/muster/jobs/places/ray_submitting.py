@@ -191,6 +191,11 @@ def _require_sendable(request: Request, loaded: LoadedExperiment | None) -> None
     if request.doctor or options.seeds:
         flag = "--doctor" if request.doctor else f"--seeds {options.seeds}"
         raise InputError(f"{flag}: not on a Ray that exists\n    submit one run for each seed")
+    if loaded is not None and loaded.experiment.sweep is not None:
+        raise InputError(
+            f"{request.target}: has a [sweep], whose trials need a folder that all nodes see; a Ray has none\n"
+            "    submit it to a scheduler's cluster, or train it there without the [sweep]"
+        )
     if loaded is not None and request.target is not None:
         require_trainable(loaded, request.target, options)
 
