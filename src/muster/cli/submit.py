@@ -146,7 +146,9 @@ def submit(
     )
     request = Request(options, target, command, settings or (), doctor=doctor, again=again)
     if cluster.cluster.is_elsewhere:
-        _send(request, dry_run=dry_run or render is not None, as_json=as_json)
+        if render is not None:
+            raise InputError(f"--render {render}: the script is made on the hosts; --dry-run shows what is sent")
+        _show_shipment(request) if dry_run else _send(request, as_json=as_json)
         return
     plan = make_plan(request)
     if dry_run or render is not None:
@@ -229,20 +231,43 @@ def _earlier(target: str, directory: Path) -> JobFolder | None:
     """Return the submitted run that a target names, if it names one rather than an experiment."""
     from muster.jobs.folder import JobFolder
 
-    found = [JobFolder(path) for path in (directory / target, Path(target)) if not target.endswith(".toml")]
+    paths = (directory / target, Path(target)) if not target.endswith(".toml") else ()
+    found = [JobFolder(path.resolve()) for path in paths]
     return next((job for job in found if job.exists() or is_there(job.path / ELSEWHERE)), None)
 
 
-def _send(request: Request, *, dry_run: bool, as_json: bool) -> None:
-    """Submit a run to hosts that are reached by ssh, or to a Ray that exists."""
+def _is_ray(request: Request) -> bool:
     from muster.clusters.named import RAY
+
+    return request.options.cluster.cluster.scheduler == RAY
+
+
+def _show_shipment(request: Request) -> None:
+    """Show what would be sent to hosts that are reached by ssh, or to a Ray that exists."""
+    from muster.jobs.places.ray_submitting import plan_ray_shipment
+    from muster.jobs.places.submitting import plan_shipment
+
+    shipment = (plan_ray_shipment if _is_ray(request) else plan_shipment)(request, show_notice)
+    wanted, screen = shipment.wanted, console()
+    screen.print(f"to {', '.join(shipment.hosts)}, into {wanted.folder}:")
+    if wanted.project is not None:
+        size = f"{counted(len(wanted.project.files), 'file')}, {wanted.project.size / 1024**2:.1f} MiB"
+        screen.print(f"  the project {wanted.project.root} ({size}), as far as it has changed")
+    if wanted.cluster.environment:
+        screen.print(f"  this muster, over the packages of {wanted.cluster.environment}")
+    else:
+        screen.print("  this muster, and an environment of these requirements:")
+        for line in wanted.requirements.lines:
+            screen.print(f"    {line}")
+    screen.print("nothing was sent")
+
+
+def _send(request: Request, *, as_json: bool) -> None:
+    """Submit a run to hosts that are reached by ssh, or to a Ray that exists."""
     from muster.jobs.places.ray_submitting import submit_to_ray
     from muster.jobs.places.submitting import submit_by_ssh
 
-    if dry_run:
-        raise InputError("--dry-run, --render: the script is written where the run lives; there is none here")
-    is_ray = request.options.cluster.cluster.scheduler == RAY
-    sent = (submit_to_ray if is_ray else submit_by_ssh)(request, show_notice)
+    sent = (submit_to_ray if _is_ray(request) else submit_by_ssh)(request, show_notice)
     for reason in sent.failures.values():
         show_notice(f"without {reason}")
     record = sent.record

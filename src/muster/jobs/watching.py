@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from muster.errors import InputError
@@ -9,6 +10,7 @@ from muster.experiment.loading import load_saved
 from muster.jobs.folder import JobFolder
 from muster.jobs.logs import Ending
 from muster.jobs.states import live_jobs, read_states
+from muster.runs.files import read_json_lines
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import read_metrics
 from muster.runs.reading import printable
@@ -70,7 +72,7 @@ class Watcher:
             return
         resources = experiment.resources
         batch = getattr(experiment.algorithm, "train_batch_size", 0) or 0
-        workers = resources.workers if isinstance(resources.workers, int) else 0
+        workers = _workers(self._folder)
         simulators = resources.env_groups * resources.envs_per_group
         self._listener.started(RunStart(self._folder.path, experiment, workers, simulators, batch, 0))
         self._started = True
@@ -86,6 +88,15 @@ class Watcher:
                 continue
             self._iteration = values["iteration"]
             self._listener.iterated(values, _progress(values))
+
+
+def _workers(folder: RunFolder) -> int:
+    """Return the workers that the run started with, as its events say."""
+    with suppress(OSError):
+        for event in reversed(read_json_lines(folder.events)):
+            if event.get("event") == "started" and isinstance(event.get("workers"), int):
+                return int(event["workers"])
+    return 0
 
 
 def _numbers(row: dict[str, str]) -> dict[str, Any]:

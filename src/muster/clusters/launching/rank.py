@@ -77,7 +77,7 @@ class Rank:
             allocated_as=self.allocated_as,
             address=address,
             ranks=ranks,
-            python=platform.python_version(),
+            python=".".join(platform.python_version_tuple()[:2]),
             ray=version("ray"),
             muster=version("muster-rl"),
         )

@@ -30,6 +30,8 @@ _HEALTH = {
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "10000",
 }
+_TOLERANT = {"RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor"}
+"""Hosts of one's own seldom have the same patch of Python, which neither bytecode nor pickles depend on."""
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_grpc_enable_http_proxy": "0",
@@ -128,6 +130,7 @@ def ray_environment(
         **kept,
         **_HEALTH,
         **_QUIET,
+        **_TOLERANT,
         "no_proxy": bypassed,
         "NO_PROXY": bypassed,
         "RAY_AUTH_MODE": "token",

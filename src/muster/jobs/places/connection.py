@@ -16,7 +16,7 @@ from pathlib import Path
 from muster.errors import JobError
 from muster.jobs.commands import user_name
 
-CONNECT_SECONDS = 20
+CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60.0
 LOGIN_SECONDS = 300.0
 """How long a person may take to type a password or a second factor."""

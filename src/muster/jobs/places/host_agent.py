@@ -127,7 +127,13 @@ def clean(order: dict[str, Any]) -> dict[str, Any]:
     folder = _folder(order)
     if not (folder / SEEN).is_dir():
         return {"removed": False}
-    shutil.rmtree(folder)
+    # Of hosts that share the folder, one takes it away.
+    gone = folder.with_name(f".{folder.name}.{socket.gethostname()}.{os.getpid()}")
+    try:
+        folder.rename(gone)
+    except FileNotFoundError:
+        return {"removed": False}
+    shutil.rmtree(gone)
     if order["is_default"]:
         with suppress(OSError):
             folder.parent.rmdir()
@@ -147,7 +153,7 @@ def _find_python(order: dict[str, Any]) -> str:
         return str(python)
     wanted = [order["python"]] if order["python"] else [f"python{order['minor']}", "python3"]
     for name in wanted:
-        if found := shutil.which(Path(name).expanduser()):
+        if found := shutil.which(str(Path(name).expanduser())):
             return found
     raise AgentError(f"no Python found: looked for {', '.join(wanted)}")
 

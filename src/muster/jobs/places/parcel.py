@@ -55,13 +55,14 @@ def packed(
 
 
 def addressed(
-    parcel: Mapping[str, Any], folder: str, cluster: FoundCluster, part: Part | None = None
+    parcel: Mapping[str, Any], folder: str, runs: str, cluster: FoundCluster, part: Part | None = None
 ) -> dict[str, Any]:
-    """Return a parcel for one host: its folder, the cluster as that host is to see it, and its part."""
+    """Return a parcel for one host: muster's folder and runs there, the cluster as it sees it, and its part."""
     table = cluster.cluster.model_dump(exclude_unset=True, exclude_none=True, mode="json")
     return {
         **parcel,
         "folder": folder,
+        "runs": runs,
         "cluster": {"name": cluster.name, "table": table, "source": cluster.source},
         "part": asdict(part) if part else None,
     }
@@ -70,10 +71,9 @@ def addressed(
 def unpacked(parcel: Mapping[str, Any], projects: Path | None = None) -> Request:
     """Return the request that a parcel holds, and go to where it is carried out.
 
-    `projects` is the folder of the projects' files, if it is none of muster's own folder.
+    `projects` is where the projects' files are, if not in muster's own folder.
     """
-    folder = Path(parcel["folder"])
-    runs = folder / RUNS
+    folder, runs = Path(parcel["folder"]), Path(parcel["runs"])
     sent, target = None, parcel["target"]
     folder.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
     os.chdir(folder)

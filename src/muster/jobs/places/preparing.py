@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from muster.clusters.named import NamedCluster
 from muster.errors import JobError
 from muster.jobs.places.connection import Connection
 from muster.jobs.places.host import ENVIRONMENT_SECONDS, Host, HostError
+from muster.jobs.places.parcel import RUNS
 from muster.jobs.places.requirements import MINOR, Requirements, muster_id, package_folder, public_version
 from muster.jobs.places.wheels import collect_wheels
 from muster.jobs.snapshot import Project
@@ -45,6 +47,8 @@ class ReadyHost:
     """What was found there; see `host_agent.look`."""
     python: str
     """That of muster's own environment there."""
+    runs: str
+    """Folder of its runs: its own, also where several hosts share muster's folder."""
 
     @property
     def name(self) -> str:
@@ -57,12 +61,16 @@ class ReadyHost:
         return str(self.facts["folder"])
 
 
-class Failures(dict[str, str]):
+class Failures(dict[str, JobError]):
     """Hosts that are not fit, and why."""
 
     def lines(self) -> str:
         """Return a line for each."""
         return "".join(f"\n  {reason}" for reason in self.values())
+
+    def first(self) -> JobError:
+        """Return why the first of them is not."""
+        return next(iter(self.values()))
 
 
 def for_each(hosts: Iterable[Host], work: Callable[[Host], Result], failures: Failures) -> dict[Host, Result]:
@@ -79,7 +87,7 @@ def for_each(hosts: Iterable[Host], work: Callable[[Host], Result], failures: Fa
         results = list(pool.map(attempt, hosts))
     for host, result in results:
         if isinstance(result, JobError):
-            failures[host.name] = str(result)
+            failures[host.name] = result
     return {host: result for host, result in results if not isinstance(result, JobError)}
 
 
@@ -88,16 +96,19 @@ def connect(names: Sequence[str], folder: str, cluster: NamedCluster, failures: 
     hosts = [
         Host(Connection(name, cluster.setup, is_login=cluster.login_shell is not False), folder) for name in names
     ]
-    silent = Failures()
-    opened = for_each(hosts, lambda host: host.connection.open(may_ask=False), silent)
+    closed = Failures()
+    opened = for_each(hosts, lambda host: host.connection.open(may_ask=False), closed)
+    if not sys.stdin.isatty():
+        failures.update(closed)
+        return list(opened)
     for host in hosts:
-        if host in opened:
+        if host.name not in closed:
             continue
         try:
             host.connection.open(may_ask=True)
             opened[host] = None
         except JobError as error:
-            failures[host.name] = str(error)
+            failures[host.name] = error
     return [host for host in hosts if host in opened]
 
 
@@ -116,14 +127,33 @@ def prepare(hosts: Sequence[Host], wanted: Wanted, failures: Failures) -> list[R
         lambda host: _make_ready(host, found[host], wanted, wheels),
         failures,
     )
-    shared = {number: made[host] for host in made for number in writers[host]}
+    return _ready(hosts, found, writers, made, failures)
+
+
+def _ready(
+    hosts: Sequence[Host],
+    found: dict[Host, dict[str, Any]],
+    writers: dict[Host, list[int]],
+    made: dict[Host, str],
+    failures: Failures,
+) -> list[ReadyHost]:
+    """Return the hosts that have all they need, brought to them or to a host that they share files with."""
     numbers = {host: number for number, host in enumerate(hosts)}
-    ready = []
-    for host in found:
-        if (python := shared.get(numbers[host])) is not None:
-            ready.append(ReadyHost(host, found[host], python))
-        elif host.name not in failures:
-            failures[host.name] = f"{host.name}: the host that it shares its files with is not ready"
+    pythons = {number: made[host] for host in made for number in writers[host]}
+    ready: list[ReadyHost] = []
+    for host, facts in found.items():
+        if host.name in failures:
+            continue
+        if (python := pythons.get(numbers[host])) is None:
+            failures[host.name] = HostError(f"{host.name}: the host that it shares its files with is not ready")
+        elif ready and facts["folder"] != ready[0].folder:
+            failures[host.name] = HostError(
+                f"{host.name}: muster's folder is {facts['folder']}, but {ready[0].folder} on {ready[0].name}\n"
+                '    code must have one path on all hosts; give one that all have: folder = "/data/me/muster"'
+            )
+        else:
+            runs = f"{facts['folder']}/{RUNS if host in writers else f'members/{host.name}'}"
+            ready.append(ReadyHost(host, facts, python, runs))
     return ready
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from muster.experiment import LoadedExperiment
 from muster.jobs.places import ray_agent
 from muster.jobs.places.model import Notice
 from muster.jobs.places.parcel import RUNS, addressed, packed
+from muster.jobs.places.preparing import Wanted
 from muster.jobs.places.ray_jobs import PENDING, RUNNING, RayJobs, marked, new_id, write_archive
 from muster.jobs.places.record import Elsewhere, HostRecord, read_record, write_record
-from muster.jobs.places.requirements import MINOR, extras_of, public_version, required
-from muster.jobs.places.submitting import Sent, default_folder, require_inside
+from muster.jobs.places.requirements import MINOR, Requirements, extras_of, public_version, required
+from muster.jobs.places.submitting import Sent, Shipment, default_folder, require_inside
 from muster.jobs.request import Request
-from muster.jobs.snapshot import Project
 from muster.jobs.submission import choose_folder, project_of, require_trainable, run_base
 from muster.runs.folder import ELSEWHERE
 
@@ -39,20 +38,21 @@ _WITH_EFFECT = {
 }
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What is to run, and what it needs."""
+def plan_ray_shipment(request: Request, notice: Notice) -> Shipment:
+    """Find out what is to be sent to a Ray; nothing is written or sent.
 
-    request: Request
-    found: FoundCluster
-    path: Path
-    requirements: Sequence[str]
-    loaded: LoadedExperiment | None = None
-    project: Project | None = None
-
-    @property
-    def address(self) -> str:
-        return str(self.found.cluster.address)
+    Raises:
+        InputError: if what is asked for cannot be sent.
+    """
+    found, loaded = request.options.cluster, request.load()
+    _require_sendable(request, loaded)
+    project = project_of(request.target, loaded, request.options)
+    if project is not None and loaded is not None:
+        require_inside(loaded, project)
+    extras = extras_of(loaded.experiment if loaded else None, dashboard=False)
+    needs = required(extras, project.root if project else None, found.cluster.requirements)
+    wanted = Wanted(found.cluster, default_folder(found), needs, project, PROJECT, notice)
+    return Shipment([_address(found)], loaded, wanted)
 
 
 def submit_to_ray(request: Request, notice: Notice) -> Sent:
@@ -63,22 +63,17 @@ def submit_to_ray(request: Request, notice: Notice) -> Sent:
         JobError: if the Ray cannot be reached, or the run does not begin.
     """
     found = request.options.cluster
-    _require_address(found)
     if request.again is not None:
         path = request.again.path.resolve()
         record = read_record(path)
-        return _submit(_Wanted(request, found, path, record.requirements), record, notice)
-    loaded = request.load()
-    _require_sendable(request, loaded)
-    project = project_of(request.target, loaded, request.options)
-    if project is not None and loaded is not None:
-        require_inside(loaded, project)
-    extras = extras_of(loaded.experiment if loaded else None, dashboard=False)
-    needs = required(extras, project.root if project else None, found.cluster.requirements)
-    path = choose_folder(*run_base(request.command, loaded, request.options))
+        needs = Requirements(tuple(record.requirements))
+        wanted = Wanted(found.cluster, default_folder(found), needs, None, PROJECT, notice)
+        return _submit(request, path, Shipment([record.host], None, wanted), record)
+    shipment = plan_ray_shipment(request, notice)
+    path = choose_folder(*run_base(request.command, shipment.loaded, request.options))
     earlier = read_record(path) if (path / ELSEWHERE).exists() else None
     try:
-        return _submit(_Wanted(request, found, path, needs.lines, loaded, project), earlier, notice)
+        return _submit(request, path, shipment, earlier)
     except BaseException:
         with suppress(OSError):
             path.rmdir()
@@ -86,38 +81,41 @@ def submit_to_ray(request: Request, notice: Notice) -> Sent:
         raise
 
 
-def _submit(wanted: _Wanted, earlier: Elsewhere | None, notice: Notice) -> Sent:
+def _submit(request: Request, path: Path, shipment: Shipment, earlier: Elsewhere | None) -> Sent:
     """Look what the Ray has, send the run, and wait until it begins; if it does not, nothing is left of it."""
-    if earlier is not None and (earlier.kind != RAY or earlier.host != wanted.address):
-        raise InputError(f"--resume: {wanted.path.name} is at {earlier.host}, and continues only there")
-    order = {"do": "look", "folder": default_folder(wanted.found), "requirements": list(wanted.requirements)}
-    facts = RayJobs(wanted.address).ask(order)
-    _require_fitting(wanted.address, facts)
-    jobs, record = RayJobs(wanted.address, facts["missing"]), _record(wanted, facts)
-    write_record(wanted.path, record)
+    [address], wanted = shipment.hosts, shipment.wanted
+    if earlier is not None and (earlier.kind != RAY or earlier.host != address):
+        raise InputError(f"--resume: {path.name} is at {earlier.host}, and continues only there")
+    order = {"do": "look", "folder": wanted.folder, "requirements": list(wanted.requirements.lines)}
+    facts = RayJobs(address).ask(order)
+    _require_fitting(address, facts)
+    jobs, record = RayJobs(address, facts["missing"]), _record(request, path, shipment, facts)
+    write_record(path, record)
     try:
         with tempfile.TemporaryDirectory() as scratch:
             archive = Path(scratch) / "run.tar.gz"
-            _write_run(archive, wanted, facts["folder"])
+            _write_run(archive, request, shipment, record)
             jobs.start(record.job_id, _ENTRYPOINT, archive)
-        _wait_for_start(jobs, record, notice)
+        _wait_for_start(jobs, record, wanted.notice)
     except BaseException:
         with suppress(JobError):
             jobs.stop(record.job_id)
         if earlier is not None:
-            write_record(wanted.path, earlier)
+            write_record(path, earlier)
         else:
-            (wanted.path / ELSEWHERE).unlink(missing_ok=True)
+            (path / ELSEWHERE).unlink(missing_ok=True)
         raise
-    return Sent(wanted.path, record, [record.job_id])
+    return Sent(path, record, [record.job_id])
 
 
-def _write_run(archive: Path, wanted: _Wanted, folder: str) -> None:
+def _write_run(archive: Path, request: Request, shipment: Shipment, record: Elsewhere) -> None:
     """Write all that the job needs: the request, and the project's files beside it."""
-    project = wanted.project
-    parcel = packed(wanted.request, wanted.path.name, wanted.loaded, project, PROJECT)
-    text = json.dumps(addressed(parcel, folder, _there(wanted.found)))
-    write_archive(archive, {PARCEL: text}, (PROJECT, project.root, project.files) if project else None)
+    project, folder = shipment.wanted.project, Path(record.first.folder)
+    parcel = packed(request, folder.name, shipment.loaded, project, PROJECT)
+    there = addressed(parcel, str(folder.parents[1]), str(folder.parent), _there(request.options.cluster))
+    write_archive(
+        archive, {PARCEL: json.dumps(there)}, (PROJECT, project.root, project.files) if project else None
+    )
 
 
 def _wait_for_start(jobs: RayJobs, record: Elsewhere, notice: Notice) -> None:
@@ -145,16 +143,18 @@ def _wait_for_start(jobs: RayJobs, record: Elsewhere, notice: Notice) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _record(wanted: _Wanted, facts: dict[str, Any]) -> Elsewhere:
-    folder = f"{facts['folder']}/{RUNS}/{wanted.path.name}"
+def _record(request: Request, path: Path, shipment: Shipment, facts: dict[str, Any]) -> Elsewhere:
+    found = request.options.cluster
     return Elsewhere(
         kind=RAY,
-        cluster=wanted.found.name,
+        cluster=found.name,
         scheduler=RAY,
-        hosts={wanted.address: HostRecord(folder, "python", facts["hostname"])},
-        table=wanted.found.cluster.model_dump(exclude_unset=True, exclude_none=True, mode="json"),
-        job_id=new_id(wanted.path.name),
-        requirements=list(wanted.requirements),
+        hosts={
+            shipment.hosts[0]: HostRecord(f"{facts['folder']}/{RUNS}/{path.name}", "python", facts["hostname"])
+        },
+        table=found.cluster.model_dump(exclude_unset=True, exclude_none=True, mode="json"),
+        job_id=new_id(path.name),
+        requirements=list(shipment.wanted.requirements.lines),
         packages=facts["missing"],
     )
 
@@ -166,7 +166,8 @@ def _there(found: FoundCluster) -> FoundCluster:
     return replace(found, cluster=NamedCluster.model_validate(table))
 
 
-def _require_address(found: FoundCluster) -> None:
+def _address(found: FoundCluster) -> str:
+    """Return the address of a Ray; refuse what would have no effect there."""
     cluster = found.cluster
     if cluster.address is None:
         raise InputError(
@@ -180,6 +181,7 @@ def _require_address(found: FoundCluster) -> None:
             f"--on {found.name}: {', '.join(sorted(useless))}: without effect on a Ray that exists\n"
             "    leave them out; --set resources.workers=N says how many of its CPUs training uses"
         )
+    return cluster.address
 
 
 def _require_sendable(request: Request, loaded: LoadedExperiment | None) -> None:

@@ -46,19 +46,20 @@ def required(extras: Iterable[str], project: Path | None, given: Sequence[str]) 
     Raises:
         InputError: if a file of requirements cannot be read.
     """
-    asked_for = [line for line in _of_project(project, given) if not _is_muster(line)]
-    return Requirements((*_own(set(extras)), *asked_for))
+    asked_for = _of_project(project, given)
+    own = [line for line in asked_for if _is_muster(line)]
+    wanted = set(extras).union(*(_extras(line) for line in own))
+    return Requirements((*_own(wanted), *(line for line in asked_for if line not in own)))
 
 
 def extras_of(experiment: Experiment | None, *, dashboard: bool) -> set[str]:
-    """Return the extras of muster that an experiment needs; for a command, those that are installed here."""
-    if experiment is None:
-        extras = {extra for extra in ("torch", "rllib", "sweep") if _is_installed(extra)}
-    else:
-        extras = {"rllib"} if experiment.algorithm.engine == "rllib" else set()
+    """Return the extras of muster that an experiment needs; what a command needs is for the project to say."""
+    extras = {"ray"} if dashboard else set()
+    if experiment is not None:
+        extras |= {"rllib"} if experiment.algorithm.engine == "rllib" else set()
         extras |= {"torch"} if experiment.model.class_ is not None else set()
         extras |= {"sweep"} if experiment.sweep is not None else set()
-    return extras | ({"ray"} if dashboard else set())
+    return extras
 
 
 @cache
@@ -106,21 +107,16 @@ def public_version(name: str) -> str:
         ) from None
 
 
-def _is_installed(extra: str) -> bool:
-    wanted = [line for line in requires(PACKAGE) or [] if (found := _EXTRA.search(line)) and found[1] == extra]
-    try:
-        for line in wanted:
-            found = _NAME.match(line)
-            version(found[1] if found else line)
-    except PackageNotFoundError:
-        return False
-    return bool(wanted)
-
-
 def _is_muster(line: str) -> bool:
     """Whether a line asks for muster itself, which is sent as it is here."""
     found = _NAME.match(line.strip())
     return found is not None and found[1].lower().replace("_", "-") == PACKAGE
+
+
+def _extras(line: str) -> list[str]:
+    """Return the extras in `muster-rl[torch,sweep]`."""
+    found = _NAME.match(line.strip())
+    return [extra.strip() for extra in found[2][1:-1].split(",")] if found and found[2] else []
 
 
 def _of_project(project: Path | None, given: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from muster.errors import InputError, JobError
 from muster.experiment import LoadedExperiment
 from muster.jobs.places.connection import require_programs, sockets_folder
 from muster.jobs.places.host import HostError
-from muster.jobs.places.parcel import RUNS, addressed, packed
+from muster.jobs.places.parcel import addressed, packed
 from muster.jobs.places.preparing import Failures, Notice, ReadyHost, Wanted, connect, for_each, prepare
 from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_line, read_record, write_record
 from muster.jobs.places.requirements import extras_of, required
@@ -66,6 +66,39 @@ def host_names(cluster: FoundCluster) -> list[str]:
     return list(settings.hosts[: settings.nodes or None])
 
 
+@dataclass(frozen=True)
+class Shipment:
+    """What a submission sends to its hosts."""
+
+    hosts: list[str]
+    loaded: LoadedExperiment | None
+    wanted: Wanted
+
+
+def plan_shipment(request: Request, notice: Notice) -> Shipment:
+    """Find out what is to be sent, and where; nothing is written or sent.
+
+    Raises:
+        InputError: if what is asked for cannot be sent.
+    """
+    found, loaded = request.options.cluster, request.load()
+    _require_sendable(request, loaded)
+    project = project_of(request.target, loaded, request.options)
+    if project is not None and loaded is not None:
+        require_inside(loaded, project)
+    settings = found.cluster
+    extras = extras_of(loaded.experiment if loaded else None, dashboard=settings.dashboard)
+    wanted = Wanted(
+        cluster=settings,
+        folder=default_folder(found),
+        requirements=required(extras, project.root if project else None, settings.requirements),
+        project=project,
+        project_id=_project_id(project),
+        notice=notice,
+    )
+    return Shipment(host_names(found), loaded, wanted)
+
+
 def submit_by_ssh(request: Request, notice: Notice) -> Sent:
     """Send a run to its hosts and start it there, detached.
 
@@ -76,15 +109,11 @@ def submit_by_ssh(request: Request, notice: Notice) -> Sent:
     require_programs()
     if request.again is not None:
         return _continue(request, request.again.path, notice)
-    loaded = request.load()
-    _require_sendable(request, loaded)
-    project = project_of(request.target, loaded, request.options)
-    if project is not None and loaded is not None:
-        require_inside(loaded, project)
-    path = choose_folder(*run_base(request.command, loaded, request.options))
+    shipment = plan_shipment(request, notice)
+    path = choose_folder(*run_base(request.command, shipment.loaded, request.options))
     was_there = (path / ELSEWHERE).exists()
     try:
-        return _submit(request, path, loaded, project, notice)
+        return _submit(request, path, shipment)
     except BaseException:
         if not was_there:
             (path / ELSEWHERE).unlink(missing_ok=True)
@@ -94,31 +123,18 @@ def submit_by_ssh(request: Request, notice: Notice) -> Sent:
         raise
 
 
-def _submit(
-    request: Request, path: Path, loaded: LoadedExperiment | None, project: Project | None, notice: Notice
-) -> Sent:
-    found, failures = request.options.cluster, Failures()
-    settings = found.cluster
+def _submit(request: Request, path: Path, shipment: Shipment) -> Sent:
+    found, wanted, names, failures = request.options.cluster, shipment.wanted, shipment.hosts, Failures()
     earlier = read_record(path) if (path / ELSEWHERE).exists() else None
-    names = host_names(found)
     if earlier is not None:
         # The results are on the first host of the run; it stays the first.
         names = [earlier.host, *(name for name in names if name != earlier.host)]
-    extras = extras_of(loaded.experiment if loaded else None, dashboard=settings.dashboard)
-    wanted = Wanted(
-        cluster=settings,
-        folder=default_folder(found),
-        requirements=required(extras, project.root if project else None, settings.requirements),
-        project=project,
-        project_id=_project_id(project),
-        notice=notice,
-    )
-    hosts = connect(names, wanted.folder, settings, failures)
+    hosts = connect(names, wanted.folder, wanted.cluster, failures)
     with _one_at_a_time(wanted.project_id):
         ready = prepare(hosts, wanted, failures)
         _require_enough(found, names, [host.name for host in ready], failures, earlier)
-        parcel = packed(request, path.name, loaded, project, wanted.project_id)
-        return _start(found, path, ready, parcel, failures, notice)
+        parcel = packed(request, path.name, shipment.loaded, wanted.project, wanted.project_id)
+        return _start(found, path, ready, parcel, failures, wanted.notice)
 
 
 def _continue(request: Request, path: Path, notice: Notice) -> Sent:
@@ -132,9 +148,9 @@ def _continue(request: Request, path: Path, notice: Notice) -> Sent:
     ready = []
     for host, met_at in met.items():
         known = record.hosts[host.name]
-        folder = known.folder.removesuffix(f"/{RUNS}/{path.name}")
-        facts = {**met_at, "folder": folder, "hostname": known.hostname}
-        ready.append(ReadyHost(host, facts, known.python))
+        runs = known.folder.removesuffix(f"/{path.name}")
+        facts = {**met_at, "folder": runs, "hostname": known.hostname}
+        ready.append(ReadyHost(host, facts, known.python, runs))
     return _start(found, path, ready, packed(request, path.name, None, None, ""), failures, notice)
 
 
@@ -152,7 +168,7 @@ def _start(
     write_record(path, record)
     parts = _parts(path.name, ready) if found.cluster.scheduler == SSH else [None]
     parcels = {
-        one.host: (one, addressed(parcel, one.folder, _there(found), part))
+        one.host: (one, addressed(parcel, one.folder, one.runs, _there(found), part))
         for one, part in zip(ready, parts, strict=True)
     }
     lost = Failures()
@@ -179,7 +195,9 @@ def _receive(ready: ReadyHost, parcel: dict[str, Any]) -> list[str]:
     done = ready.host.connection.run(line, json.dumps(parcel).encode() + b"\n", seconds=START_SECONDS)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().removeprefix("error: ")
-        raise HostError(f"{ready.name}: {said or f'exit code {done.returncode}'}")
+        error = HostError(f"{ready.name}: {said or f'exit code {done.returncode}'}")
+        error.exit_code = done.returncode
+        raise error
     jobs: list[str] = json.loads(last_line(done.stdout.decode(errors="replace")))["jobs"]
     return jobs
 
@@ -195,8 +213,8 @@ def _undo(record: Elsewhere, path: Path, names: Sequence[str], notice: Notice) -
 def _there(found: FoundCluster) -> FoundCluster:
     """Return the cluster as its own hosts see it: nobody is to be reached from there."""
     away = {"remote", "hosts", "folder", "environment", "requirements", "wheels"}
-    if found.cluster.scheduler == SSH:
-        away |= {"nodes"}
+    away |= {"nodes"} if found.cluster.scheduler == SSH else set()
+    away |= set() if found.cluster.container else {"python"}
     table = found.cluster.model_dump(exclude_unset=True, exclude=away)
     return replace(found, cluster=NamedCluster.model_validate(table))
 
@@ -207,8 +225,7 @@ def _record(found: FoundCluster, path: Path, ready: Sequence[ReadyHost]) -> Else
         cluster=found.name,
         scheduler=str(found.cluster.scheduler),
         hosts={
-            one.name: HostRecord(f"{one.folder}/{RUNS}/{path.name}", one.python, one.facts["hostname"])
-            for one in ready
+            one.name: HostRecord(f"{one.runs}/{path.name}", one.python, one.facts["hostname"]) for one in ready
         },
         table=found.cluster.model_dump(exclude_unset=True, exclude_none=True, mode="json"),
     )
@@ -236,7 +253,7 @@ def _require_enough(
         )
     if len(ready) < min(least, len(names)) or not ready:
         if len(names) == 1:
-            raise JobError(next(iter(failures.values())))
+            raise failures.first()
         hint = f"\n    --min-nodes {len(ready)} runs without them" if ready else ""
         raise JobError(
             f"--on {found.name}: {len(ready)} of {len(names)} hosts are ready, expected at least {least}"
