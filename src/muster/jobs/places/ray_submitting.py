@@ -66,7 +66,7 @@ def submit_to_ray(request: Request, notice: Notice) -> Sent:
     if request.again is not None:
         path = request.again.path.resolve()
         record = read_record(path)
-        needs = Requirements(tuple(record.requirements))
+        needs = Requirements(record.requirements)
         wanted = Wanted(found.cluster, default_folder(found), needs, None, PROJECT, notice)
         return _submit(request, path, Shipment([record.host], None, wanted), record)
     shipment = plan_ray_shipment(request, notice)
@@ -154,8 +154,8 @@ def _record(request: Request, path: Path, shipment: Shipment, facts: dict[str, A
         },
         table=found.cluster.model_dump(exclude_unset=True, exclude_none=True, mode="json"),
         job_id=new_id(path.name),
-        requirements=list(shipment.wanted.requirements.lines),
-        packages=facts["missing"],
+        requirements=shipment.wanted.requirements.lines,
+        packages=tuple(facts["missing"]),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,10 @@ class Elsewhere:
     """The cluster, as a table of `[clusters.NAME]`."""
     job_id: str = ""
     """Of a Ray job."""
-    requirements: Sequence[str] = ()
-    """What a Ray job needs, and"""
-    packages: Sequence[str] = ()
-    """those of it that Ray has to install for its jobs."""
+    requirements: tuple[str, ...] = ()
+    """What a Ray job needs, line by line."""
+    packages: tuple[str, ...] = ()
+    """What of that the Ray lacked, and installs for each job."""
     submitted: float = field(default_factory=time.time)
 
     @property
@@ -118,7 +118,8 @@ def read_record(path: Path) -> Elsewhere:
     try:
         table = json.loads(read_bytes(file))
         hosts = {str(name): HostRecord(**value) for name, value in table.pop("hosts").items()}
-        record = Elsewhere(**{**table, "hosts": hosts})
+        lists = {name: tuple(table.pop(name, ())) for name in ("requirements", "packages")}
+        record = Elsewhere(**table, hosts=hosts, **lists)
         record.settings  # noqa: B018 - raises if the table is not a cluster's
         words = [record.cluster, record.scheduler, *hosts]
         words += [word for host in hosts.values() for word in (host.folder, host.python)]
