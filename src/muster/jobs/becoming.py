@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 from muster.files.regular import is_folder
@@ -19,9 +21,20 @@ from muster.simulators.shipped_code import SHIPPED_VARIABLE
 
 def with_this_python(plan: Plan) -> Plan:
     """Return a plan that runs this interpreter: Ray may have made another environment since it was written."""
-    before = plan.order.command[0]
-    command = [PYTHON[0] if word == before else word for word in plan.order.command]
-    return replace(plan, order=replace(plan.order, command=command), script=plan.script.replace(before, PYTHON[0]))
+    now, before = PYTHON[0], _interpreter_of(plan.script)
+    folders = [shlex.quote(str(Path(python).parent)) for python in (before, now)]
+    script = plan.script.replace(f"export PATH={folders[0]}", f"export PATH={folders[1]}")
+    command = [now if word == before else word for word in plan.order.command]
+    return replace(
+        plan,
+        order=replace(plan.order, command=command),
+        script=script.replace(f"exec {shlex.quote(before)} ", f"exec {shlex.quote(now)} "),
+    )
+
+
+def _interpreter_of(script: str) -> str:
+    """Return the interpreter whose muster a job script ends with."""
+    return shlex.split(script.splitlines()[-1])[1]
 
 
 def become_job(job: JobFolder, job_id: str) -> NoReturn:

@@ -26,6 +26,8 @@ CANCEL_SECONDS = 180.0
 FETCH_SECONDS = 600.0
 END_SECONDS = 15.0
 """How long a job may take to end after its run has."""
+SETUP_SECONDS = 30.0
+"""How long a job may take to end that Ray is setting up: pip is not interrupted."""
 PART_BYTES = 24 * 1024**2
 """What is fetched at once; as text it is a third longer."""
 SETTING_UP = "Ray is setting up its environment"
@@ -70,10 +72,11 @@ class RayPlace:
             is_left = self._status() == PENDING
             if is_left:
                 self._jobs.stop(job)
-                self._wait_while(PENDING)
+                if not self._wait_while(PENDING, SETUP_SECONDS):
+                    notice(f"{SETTING_UP}, and ends the job then")
             return is_left
         answer = self._run(["cancel", run.folder, "--json"], seconds=CANCEL_SECONDS)
-        self._wait_while(RUNNING)
+        self._wait_while(RUNNING, END_SECONDS)
         self._jobs.stop(job)
         return any(json.loads(last_line(answer)).values())
 
@@ -119,10 +122,12 @@ class RayPlace:
         info = self._jobs.info(self._record.job_id)
         return "" if info is None else str(info.status.value)
 
-    def _wait_while(self, status: str) -> None:
-        deadline = time.monotonic() + END_SECONDS
-        while self._status() == status and time.monotonic() < deadline:
+    def _wait_while(self, status: str, seconds: float) -> bool:
+        """Wait for the end of a status; return whether it has ended in time."""
+        deadline = time.monotonic() + seconds
+        while (is_left := self._status() == status) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
+        return not is_left
 
 
 def _marks(folder: Path) -> dict[str, list[int]]:

@@ -31,6 +31,8 @@ LOG_SECONDS = 5.0
 STOP_SECONDS = 60
 """Between TERM and KILL of a job that is stopped: it saves meanwhile."""
 POLL_SECONDS = 0.15
+LAST_LINES = 3
+"""What is shown of the output of a job that failed, or of pip's."""
 PENDING, RUNNING, SUCCEEDED, STOPPED, FAILED = "PENDING", "RUNNING", "SUCCEEDED", "STOPPED", "FAILED"
 _ENDED = (SUCCEEDED, STOPPED, FAILED)
 _AGENT = f"exec python -m {ray_agent.__name__}"
@@ -124,10 +126,11 @@ class RayJobs:
     def why_ended(self, job: str) -> str:
         """Say in a few lines why a job did not do what it was for."""
         info = self.info(job)
-        said = [line for line in self.log(job).splitlines() if line.strip()][-4:]
-        if said:
-            return "\n    ".join(line.removeprefix("error: ") for line in said)
-        return str(info.message or info.status) if info is not None else "the job is gone"
+        if info is None:
+            return "the job is gone"
+        said = self.log(job) or str(info.message or info.status.value)
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        return "\n    ".join(line.removeprefix("error: ") for line in lines[-LAST_LINES:])
 
     @contextmanager
     def _short_job(self, order: Mapping[str, Any]) -> Iterator[str]:

@@ -118,8 +118,8 @@ def read_record(path: Path) -> Elsewhere:
     try:
         table = json.loads(read_bytes(file))
         hosts = {str(name): HostRecord(**value) for name, value in table.pop("hosts").items()}
-        lists = {name: tuple(table.pop(name, ())) for name in ("requirements", "packages")}
-        record = Elsewhere(**table, hosts=hosts, **lists)
+        lists = {name: tuple(table.get(name, ())) for name in ("requirements", "packages")}
+        record = Elsewhere(**{**table, **lists, "hosts": hosts})
         record.settings  # noqa: B018 - raises if the table is not a cluster's
         words = [record.cluster, record.scheduler, *hosts]
         words += [word for host in hosts.values() for word in (host.folder, host.python)]
