@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,6 +177,24 @@ def test_a_large_run_is_fetched_in_parts_and_once(lab: Lab, ray: RayCluster, lap
     muster(laptop, "fetch", "exp")
     assert here.stat().st_ino == inode
     assert not list(ray.head.path(RUNS).glob(".fetch-*"))
+
+
+@pytest.mark.long
+def test_a_requirement_that_the_ray_lacks_is_installed(lab: Lab, ray: RayCluster, laptop: Host) -> None:
+    wheel = Path("/tmp/longest-1.0-py3-none-any.whl")
+    for host in (ray.head, *ray.nodes):
+        with zipfile.ZipFile(host.path(wheel), "w") as packed:
+            packed.writestr("limits.py", "LONGEST = 20\n")
+            packed.writestr(
+                "longest-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: longest\nVersion: 1.0\n"
+            )
+            packed.writestr("longest-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            packed.writestr("longest-1.0.dist-info/RECORD", "")
+    laptop.path(PROJECT / "simulators" / "limits.py").unlink()
+    write(laptop, PROJECT / "requirements.txt", f"longest @ file://{wheel}\n")
+    arguments = ("--set", "stop.iterations=3")
+    muster(laptop, "submit", "exp.toml", "--name", "exp", "--on", f"ray:{ray.address}", *arguments, limit_s=200)
+    wait_for(laptop, "exp", "finished", steps=600)
 
 
 @pytest.mark.long
