@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 from muster.errors import JobError
+from muster.jobs.becoming import with_this_python
+from muster.jobs.folder import JobFolder, Order
 from muster.jobs.places import ray_agent
 from muster.jobs.places.ray import _marks
 from muster.jobs.places.ray_jobs import Shown, marked, write_archive
 from muster.jobs.places.unpacking import unpack
+from muster.jobs.submission import Plan
 from muster.simulators import shipped_code
 
 
@@ -212,3 +215,19 @@ def test_a_worker_finds_the_code_in_its_copy(tmp_path: Path, monkeypatch: pytest
     assert shipped_code.placed(f"{head}/slow.py") == f"{worker}/code/slow.py"
     assert shipped_code.placed("/usr/lib/x.py") == "/usr/lib/x.py"
     assert sys.path[0] == f"{worker}/code/src"
+
+
+def test_a_run_that_is_continued_uses_the_interpreter_of_its_new_job(tmp_path: Path) -> None:
+    script = (
+        '#!/bin/bash\nexport PATH=/old/bin"${PATH:+:$PATH}"\n\nexec /old/bin/python -P -m muster link /runs/exp\n'
+    )
+    order = Order("train", "ray", "ray", ["/old/bin/python", "-P", "-m", "muster", "train", "exp.toml"])
+    plan = with_this_python(Plan(JobFolder(tmp_path), order, script))
+    assert plan.order.command[:2] == [sys.executable, "-P"]
+    assert plan.script == script.replace("/old/bin/python", sys.executable).replace(
+        "/old/bin", str(Path(sys.executable).parent)
+    )
+    command = with_this_python(
+        Plan(JobFolder(tmp_path), Order("command", "ray", "ray", ["python", "x.py"]), script)
+    )
+    assert command.order.command == ["python", "x.py"]
