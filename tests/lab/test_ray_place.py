@@ -97,7 +97,7 @@ def wait_for(laptop: Host, run: str, wanted: str, *, steps: int = 0) -> dict[str
         found = state(laptop, run)
         if found["state"] == wanted and int(str(found["steps"])) >= steps:
             return found
-        assert time.monotonic() < deadline, found
+        assert found["state"] not in ("failed", "lost") and time.monotonic() < deadline, found
 
 
 def files(folder: Path) -> list[Path]:

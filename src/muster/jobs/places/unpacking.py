@@ -39,7 +39,7 @@ def _checked(member: tarfile.TarInfo, target: Path, source: str) -> tarfile.TarI
     except (tarfile.FilterError, ValueError) as error:
         raise JobError(
             f"{source}: wants to write {member.name!r}, which a run's folder does not hold: {error}\n"
-            "    nothing of it was written; whoever runs that Ray may mean harm"
+            "    it was not written; whoever runs that Ray may mean harm"
         ) from None
     return member
 
