@@ -14,6 +14,7 @@ NAMES = (
     "rllib_learning",
     "worker_memory",
     "launch_times",
+    "ssh_start",
     "launch_faults",
     "launch_kills",
     "launch_signals",

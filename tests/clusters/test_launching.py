@@ -293,7 +293,6 @@ def test_a_launch_on_this_machine_alone(tmp_path: Path) -> None:
         (["--interface", "nosuch0"], "no such interface or subnet"),
         (["--head", "nowhere", "--timeout", "1s"], "is there a rank on nowhere"),
         (["--grace", "soon"], "--grace soon: expected a duration"),
-        (["--dashboard"], "pip install 'muster-rl[ray]'"),
         (["--port-range", "20000-20150"], "choose a wider range, such as --port-range 20000-"),
     ],
 )

@@ -60,7 +60,9 @@ def test_status_has_the_contract_s_keys_and_a_heartbeat(tmp_path: Path, monkeypa
     monkeypatch.setattr("muster.runs.status.HEARTBEAT_SECONDS", 0.01)
     file = StatusFile(tmp_path / "status.json", "name")
     first = json.loads((tmp_path / "status.json").read_text())
-    expected = "state reason run iteration steps return_mean updated host pid scheduler job_id link exit_code"
+    expected = (
+        "state reason run iteration steps return_mean updated host pid scheduler job_id link exit_code launch"
+    )
     assert list(first) == expected.split()
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:

@@ -14,6 +14,7 @@ from muster.cli.attach import attach
 from muster.cli.cancel import cancel
 from muster.cli.check import check
 from muster.cli.clusters import clusters
+from muster.cli.dashboard import dashboard
 from muster.cli.doctor import doctor
 from muster.cli.evaluate import evaluate
 from muster.cli.export import export
@@ -24,6 +25,7 @@ from muster.cli.link import link
 from muster.cli.logs import logs
 from muster.cli.play import play
 from muster.cli.receive import receive
+from muster.cli.relay import relay
 from muster.cli.runs import runs
 from muster.cli.scale import scale
 from muster.cli.schema import schema
@@ -67,6 +69,7 @@ COMMANDS = (
     attach,
     cancel,
     fetch,
+    dashboard,
 )
 for command in COMMANDS:
     app.command()(command)
@@ -74,6 +77,7 @@ app.command(cls=CommandAfterDashes)(submit)
 app.add_typer(clusters, name="clusters")
 app.command(hidden=True)(link)
 app.command(hidden=True)(receive)
+app.command(hidden=True)(relay)
 
 
 def _print_version(wanted: bool) -> None:

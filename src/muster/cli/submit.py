@@ -92,6 +92,9 @@ def submit(
     render: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the job script and submit nothing.")
     ] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Start Ray's dashboard too, for `muster dashboard` (extra ray).")
+    ] = False,
     settings: Settings = None,
     runs_dir: RunsDir = None,
     as_json: AsJson = False,
@@ -119,6 +122,7 @@ def submit(
         "constraint": constraint,
         "reservation": reservation,
         "chain": chain,
+        "dashboard": "true" if dashboard else None,
     }
     command: list[str] = context.meta.get(COMMAND, [])
     _require_one_thing(target, command, doctor=doctor)
@@ -134,6 +138,7 @@ def submit(
         cluster = _cluster_again(again)
     else:
         cluster = _cluster(on, target, flags, directive or [])
+    _require_dashboard(cluster)
     options = SubmitOptions(
         cluster=cluster,
         directory=directory,
@@ -210,6 +215,15 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
         raise InputError(f"submit: flags that cannot be used{cluster_problems(error, spell)}") from None
 
 
+def _require_dashboard(cluster: FoundCluster) -> None:
+    """Refuse a dashboard that the launch would refuse, before a job waits in the queue for that."""
+    from muster.clusters.launching.launch import require_dashboard
+
+    settings = cluster.cluster
+    if settings.dashboard and not settings.is_elsewhere and not settings.container:
+        require_dashboard()
+
+
 def _cluster_again(job: JobFolder) -> FoundCluster:
     """Return the cluster that a run was submitted to."""
     from muster.clusters.named import FoundCluster, find_cluster
@@ -222,9 +236,9 @@ def _cluster_again(job: JobFolder) -> FoundCluster:
 
 
 def _value(text: str) -> Any:
-    """Return what a flag says: a number, `false` to leave a directive out, or text."""
+    """Return what a flag says: a number, `true`, `false` to leave a directive out, or text."""
     number = whole_number(text)
-    return False if text == "false" else text if number is None else number
+    return text == "true" if text in ("true", "false") else text if number is None else number
 
 
 def _earlier(target: str, directory: Path) -> JobFolder | None:

@@ -29,6 +29,8 @@ SSH = "ssh"
 RAY = "ray"
 """A Ray that exists, by its address."""
 
+DESTINATION = re.compile(r"[A-Za-z0-9_][^\x00-\x20]{0,254}")
+"""A host as ssh knows it; never a flag of ssh's."""
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", re.IGNORECASE)
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
@@ -59,8 +61,7 @@ LeftOut = Annotated[Literal[False], BeforeValidator(_require_false)]
 """`key = false`: leave the directive out, for a site that refuses it."""
 Number = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Memory = Annotated[int, BeforeValidator(parse_memory), Field(strict=True, ge=1024**2, le=2**60)]
-Destination = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_][^\x00-\x20]{0,254}$")]
-"""A host as ssh knows it; never a flag of ssh's."""
+Destination = Annotated[str, Field(strict=True, pattern=f"^{DESTINATION.pattern}$")]
 Word = Annotated[str, Field(strict=True, min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f]*$")]
 
 

@@ -310,7 +310,8 @@ def _python_inside(cluster: NamedCluster) -> list[str]:
 
 def is_launched(cluster: NamedCluster) -> bool:
     """Whether a command runs under `muster launch`: always, but on this machine alone, which it uses by itself."""
-    return SCHEDULERS[str(cluster.scheduler)].is_launched or bool(cluster.hosts or cluster.container)
+    needs_launch = cluster.hosts or cluster.container or cluster.dashboard
+    return SCHEDULERS[str(cluster.scheduler)].is_launched or bool(needs_launch)
 
 
 def _launched(job: JobFolder, command: Sequence[str], options: SubmitOptions) -> list[str]:

@@ -41,6 +41,8 @@ class Status:
     job_id: str | None = None
     link: int | None = None
     exit_code: int | None = None
+    launch: str | None = None
+    """The launch whose Ray it trains on."""
 
     @property
     def shown_state(self) -> str:

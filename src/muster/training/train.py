@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.clusters.allocation.reading import read_allocation
+from muster.clusters.allocation.reading import LAUNCH_ID_VARIABLE, read_allocation
 from muster.clusters.local import ray_for
 from muster.engines.engine import Engine, Needs
 from muster.engines.failing import failure_from
@@ -268,7 +268,7 @@ def _ray(needs: Needs | None, *, show_worker_output: bool) -> AbstractContextMan
 
 
 def _job() -> dict[str, str | int | None]:
-    """Return the scheduler, job and link of a chain that this process is in; nothing on a laptop."""
+    """Return the scheduler, job, link of a chain and launch that this process is in; nothing on a laptop."""
     try:
         allocation = read_allocation(may_ask=False)
     except AllocationError:
@@ -278,6 +278,7 @@ def _job() -> dict[str, str | int | None]:
         "scheduler": allocation.scheduler.value if allocation.job_id else None,
         "job_id": allocation.job_id.value if allocation.job_id else None,
         "link": int(link) if link.isdecimal() else None,
+        "launch": os.environ.get(LAUNCH_ID_VARIABLE),
     }
 
 

@@ -9,12 +9,15 @@ import time
 from muster.clusters.allocation.grace import GRACE_VARIABLE, grace_of_command
 from muster.clusters.launching.board_server import BoardServer
 from muster.clusters.launching.causes import last_lines
+from muster.clusters.launching.dashboard_record import FOLDER as DASHBOARD
+from muster.clusters.launching.dashboard_record import DashboardRecord, write_dashboard
 from muster.clusters.launching.host_ray import HostRay, held_host
 from muster.clusters.launching.local_ranks import LocalLeader
 from muster.clusters.launching.missing import Missing, explain_missing, missing_hosts
 from muster.clusters.launching.plan import HostCard, num_local_ranks, plan_host, version_mismatch
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
+from muster.clusters.launching.ray_node import DASHBOARD_SERVICE, LOOPBACK
 from muster.clusters.launching.readiness import STEADY_SECONDS, ClusterView
 from muster.clusters.launching.rendezvous import Rendezvous
 from muster.clusters.launching.signals import ENDING, FORWARDED_AS, InterruptedLaunchError
@@ -52,7 +55,8 @@ class Head:
         meeting = self._rendezvous.folder
         folders = [meeting.path] if meeting else []
         code = ClusterError.exit_code
-        with held_host(self._rank.allocation, self._rank.log(self._rendezvous), folders) as ray:
+        removed = [*folders, self._rank.records(self._rendezvous) / DASHBOARD]
+        with held_host(self._rank.allocation, self._rank.log(self._rendezvous), removed) as ray:
             try:
                 code = self._bring_up_and_run(ray)
             except InterruptedLaunchError as interrupted:
@@ -92,6 +96,8 @@ class Head:
         self._board.announce(ready=True)
         self._timeline.add("all in", hosts=len(view.alive()), cpus=view.num_cpus())
         view.pause_seconds = STEADY_SECONDS
+        if options.dashboard:
+            self._record_dashboard(token)
         environment |= {
             "RAY_ADDRESS": head_address,
             "MUSTER_LAUNCH_ID": self._rendezvous.launch_id,
@@ -104,6 +110,11 @@ class Head:
         self._timeline.add("command started", command=" ".join(command))
         ray.keeper.start(COMMAND, command, environment)
         return self._attend_command(ray, view)
+
+    def _record_dashboard(self, token: str) -> None:
+        rank, port = self._rank, self._ports.service(DASHBOARD_SERVICE)
+        write_dashboard(rank.records(self._rendezvous), DashboardRecord(rank.allocated_as, rank.host, port, token))
+        self._timeline.add("dashboard", address=f"{LOOPBACK}:{port} on {rank.host}")
 
     def _await_local_ranks(self) -> None:
         """Wait for the other ranks of this host, whose masks add to its share; and where nobody tells how many

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from importlib.util import find_spec
+from pathlib import Path
 
 from muster.clusters.allocation.model import Allocation
 from muster.clusters.launching import keeper_process, outer_process
@@ -27,6 +30,8 @@ from muster.errors import ClusterError, InputError
 LAUNCHED_VARIABLE = "MUSTER_LAUNCH_CPUS"
 """Set for the command of a launch alone."""
 BOARD_SERVICE = 9
+_DASHBOARD_IMPORTS = "dashboard/optional_deps.py"
+"""The file of Ray's that imports all that its dashboard needs."""
 FAILURE_SECONDS = 3 * LONGEST_LOOK_SECONDS
 """How long a head that has failed leaves the word of it where the other ranks look."""
 
@@ -50,18 +55,20 @@ def refuse_where_impossible(environ: Mapping[str, str]) -> None:
 
 
 def require_dashboard() -> None:
-    """Look that Ray's dashboard is installed.
+    """Look that Ray's dashboard is installed, without importing Ray: it would keep to the token of that moment.
 
     Raises:
         InputError: if it is not.
     """
-    from ray._private.utils import get_dashboard_dependency_error
-
-    if (error := get_dashboard_dependency_error()) is not None:
+    ray = find_spec("ray")
+    assert ray is not None and ray.origin is not None
+    try:
+        runpy.run_path(str(Path(ray.origin).parent / _DASHBOARD_IMPORTS))
+    except ImportError as error:
         raise InputError(
             f"--dashboard: the packages of Ray's dashboard are not installed: {error}\n"
             "    pip install 'muster-rl[ray]'"
-        )
+        ) from None
 
 
 def launch(allocation: Allocation, options: LaunchOptions) -> int:

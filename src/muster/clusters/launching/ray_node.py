@@ -17,6 +17,8 @@ from muster.clusters.temporary import RAY_FOLDER
 
 MIB = 1024**2
 LOOPBACK = "127.0.0.1"
+DASHBOARD_SERVICE = 8
+"""The dashboard's place in the head's block of ports."""
 _LARGEST_OBJECT_STORE = 1024 * MIB
 _SMALLEST_OBJECT_STORE = 80 * MIB
 
@@ -100,7 +102,7 @@ def start_command(
             "ray-client-server-port": ports.service(7),
             "include-dashboard": str(dashboard).lower(),
             "dashboard-host": LOOPBACK,
-            "dashboard-port": ports.service(8),
+            "dashboard-port": ports.service(DASHBOARD_SERVICE),
         }
     else:
         options["address"] = head

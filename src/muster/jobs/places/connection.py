@@ -9,7 +9,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -28,7 +29,8 @@ _ENDS_WITH_INPUT = (
     "exec 3<&-; wait $child; code=$?; kill $watch 2>/dev/null; exit $code"
 )
 """Runs a line until it ends, or until there is nobody left at the other end."""
-_ALIVE = ("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", f"ConnectTimeout={CONNECT_SECONDS}")
+ALIVE = ("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", f"ConnectTimeout={CONNECT_SECONDS}")
+"""Options by which ssh notices that a host is gone."""
 
 
 class UnreachableError(JobError):
@@ -91,21 +93,66 @@ class Connection:
         It ends when this process does: by the terminal's end, or else by the end of its standard input.
         """
         if has_terminal:
-            return subprocess.call([*self.ssh, "-t", self.host, self._remote(f"exec {line}")])
+            return subprocess.call(
+                [*self.ssh, "-t", "-o", "LogLevel=ERROR", self.host, self._remote(f"exec {line}")]
+            )
         with subprocess.Popen(
             [*self.ssh, self.host, self._remote(_ENDS_WITH_INPUT.format(line=line))], stdin=subprocess.PIPE
         ) as process:
             return process.wait()
 
-    def popen(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start ssh to the host with options of its own, such as a forwarded port."""
+    def converse(self, line: str) -> subprocess.Popen[str]:
+        """Start a shell's line on the host whose input and output are pipes here; Ctrl-C does not reach it."""
         return subprocess.Popen(
-            [*self.ssh, *options, self.host],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            [*self.ssh, self.host, self._remote(f"exec {line}")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
             start_new_session=True,
         )
+
+    @contextmanager
+    def forward(self, port: int, target: str) -> Iterator[None]:
+        """Lead a port of this machine's loopback to `HOST:PORT` or a socket's path on the host, for a while.
+
+        A shared connection would keep the port after the process that asked for it, so it is told to give it up.
+
+        Raises:
+            JobError: if the port is taken, or the host forbids it.
+        """
+        which = ("-L", f"127.0.0.1:{port}:{target}")
+        if not self._is_open():
+            with self._forward_alone(which):
+                yield
+            return
+        self._control("forward", which)
+        try:
+            yield
+        finally:
+            self._control("cancel", which, check=False)
+
+    @contextmanager
+    def _forward_alone(self, which: Sequence[str]) -> Iterator[None]:
+        """Forward over a connection of its own, where the user's configuration shares none."""
+        options = ("-N", "-o", "ExitOnForwardFailure=yes", *which)
+        process = subprocess.Popen([*self.ssh, *options, self.host], stdin=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+    def _control(self, what: str, which: Sequence[str], *, check: bool = True) -> None:
+        done = subprocess.run(
+            ["ssh", *self._shared, "-O", what, *which, self.host],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        if check and done.returncode:
+            raise JobError(f"{self.host}: ssh cannot forward a port: {_last_line(done.stderr)}")
 
     def rsync(self, *arguments: str, listed: bytes = b"", seconds: float = 3600.0) -> None:
         """Run rsync over the connection; what it fails to do is an error.
@@ -132,7 +179,7 @@ class Connection:
     @property
     def ssh(self) -> list[str]:
         """How ssh is called once the connection is open: it asks nothing, and keeps nothing open itself."""
-        return ["ssh", "-T", *self._shared, "-o", "ControlMaster=no", "-o", "BatchMode=yes", *_ALIVE]
+        return ["ssh", "-T", *self._shared, "-o", "ControlMaster=no", "-o", "BatchMode=yes", *ALIVE]
 
     def _remote(self, line: str) -> str:
         """Return what the remote user's shell, whichever it is, is to run."""
@@ -168,7 +215,7 @@ class Connection:
     def _log_in(self, *options: str) -> None:
         """Open the connection. It outlives this call and keeps its standard error, which so cannot be a pipe."""
         kept = ["-o", "ControlMaster=auto", "-o", f"ControlPersist={KEPT_OPEN}"] if self._shared else []
-        command = ["ssh", *self._shared, *kept, *_ALIVE, *options, self.host, "true"]
+        command = ["ssh", *self._shared, *kept, *ALIVE, *options, self.host, "true"]
         is_quiet = "BatchMode=yes" in options
         with tempfile.TemporaryFile() as said:
             try:

@@ -31,8 +31,11 @@ class Place(Protocol):
         """Save and end a run; return whether there was anything left to end."""
         ...
 
-    def fetch(self, run: RunElsewhere, target: Path) -> None:
-        """Bring what is new of a run's folder to a folder here; nothing there is changed or removed."""
+    def fetch(self, run: RunElsewhere, target: Path, *, only: str | None = None) -> None:
+        """Bring what is new of a run's folder to a folder here; nothing there is changed or removed.
+
+        With `only`, nothing but folders of that name below it, and nobody is asked for a password.
+        """
         ...
 
     def early_state(self, run: RunElsewhere) -> tuple[str, str] | None:

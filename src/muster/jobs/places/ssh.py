@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,10 @@ from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_
 CANCEL_SECONDS = 180.0
 POINTERS = ("latest", "best")
 """Files of `checkpoints/` that name a checkpoint."""
-NOT_FETCHED = ("--exclude=lock", "--exclude=job/part.json", "--exclude=.*.[0-9]*")
+NOT_FETCHED = (
+    *("--exclude=lock", "--exclude=job/part.json", "--exclude=.*.[0-9]*"),
+    *("--exclude=launches/*/meeting/", "--exclude=launches/*/dashboard/"),
+)
 """What belongs to processes there: locks, secrets, files that are just being written."""
 
 
@@ -66,13 +70,16 @@ class SshPlace:
             raise done
         return done
 
-    def fetch(self, run: RunElsewhere, target: Path) -> None:
+    def fetch(self, run: RunElsewhere, target: Path, *, only: str | None = None) -> None:
         """Copy with rsync; what names a checkpoint is read first, and put in place when the checkpoint is here."""
-        connection = self._open(self._record.host, may_ask=True)
+        connection = self._open(self._record.host, may_ask=only is None)
         source = f"{self._record.host}:{run.folder}/"
+        if only is not None:
+            connection.rsync(*_only(only), source, f"{target}/")
+            return
         with TemporaryDirectory() as scratch:
-            only = ["--include=*/", *(f"--include=checkpoints/{name}" for name in POINTERS), "--exclude=*"]
-            connection.rsync("--archive", "--prune-empty-dirs", *only, source, f"{scratch}/")
+            pointers = ["--include=*/", *(f"--include=checkpoints/{name}" for name in POINTERS), "--exclude=*"]
+            connection.rsync("--archive", "--prune-empty-dirs", *pointers, source, f"{scratch}/")
             others = [f"--exclude=checkpoints/{name}" for name in POINTERS]
             connection.rsync("--archive", "--partial", *others, *NOT_FETCHED, source, f"{target}/")
             _place_pointers(Path(scratch), target)
@@ -80,6 +87,11 @@ class SshPlace:
     def early_state(self, run: RunElsewhere) -> tuple[str, str] | None:
         """Nothing: a run is submitted when muster there has it; see `Place`."""
         return None
+
+    def converse(self, arguments: Sequence[str]) -> tuple[Connection, subprocess.Popen[str]]:
+        """Start a command of muster's on the first host, with pipes; return the connection to that host, too."""
+        connection = self._open(self._record.host, may_ask=True)
+        return connection, connection.converse(_line(self._record.first, arguments))
 
     def _open(self, host: str, *, may_ask: bool) -> Connection:
         cluster = self._record.settings
@@ -95,6 +107,16 @@ class SshPlace:
             said = done.stderr.decode(errors="replace").strip().removeprefix("error: ")
             raise JobError(f"{connection.host}: {said or f'exit code {done.returncode}'}")
         return done.stdout.decode(errors="replace")
+
+
+def _only(folder: str) -> list[str]:
+    """Return rsync's options for folders of one name; a file that has grown is written in place, as it is read."""
+    skipped = ["--exclude=/code/", "--exclude=checkpoints/"]
+    return [
+        *("--archive", "--inplace", "--prune-empty-dirs"),
+        *skipped,
+        *("--include=*/", f"--include={folder}/**", "--exclude=*"),
+    ]
 
 
 def _line(host: HostRecord, arguments: Sequence[str]) -> str:

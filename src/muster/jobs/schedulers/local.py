@@ -33,6 +33,8 @@ def directives(job: Job) -> list[str | None]:
             f"--on local: {', '.join(useless)}: without effect, for this machine has no scheduler\n"
             "    leave them out; --set resources.workers=N bounds the CPUs that training uses"
         )
+    if job.cluster.dashboard and sys.platform != "linux":
+        raise InputError("--on local: dashboard: Ray's dashboard comes with `muster launch`, which needs Linux")
     return []
 
 

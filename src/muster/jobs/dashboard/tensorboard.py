@@ -1,0 +1,93 @@
+"""TensorBoard on a run's folder here; that of a run elsewhere is kept up to date.
+
+TensorBoard asks nobody for a password: it listens on this machine's loopback alone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from muster.errors import JobError
+from muster.jobs.dashboard.page import LOOPBACK, await_page, free_port
+from muster.jobs.places.model import find_place
+from muster.jobs.places.record import RunElsewhere
+
+FETCH_SECONDS = 10.0
+FIRST_FETCH_SECONDS = 2.0
+"""How often to look as long as there is nothing to show."""
+END_SECONDS = 3.0
+"""How long a fetch may take to end; one that waits for a host that is gone ends by itself later."""
+FOLDER = "tensorboard"
+_RELOAD_SECONDS = 5
+_MODULE = "muster.jobs.dashboard.tensorboard_process"
+
+
+@contextmanager
+def open_tensorboard(run: Path) -> Iterator[str]:
+    """Start TensorBoard on a folder for a while; give its address.
+
+    Raises:
+        JobError: if it does not start.
+    """
+    port = free_port()
+    options = {"logdir": run, "host": LOOPBACK, "port": port, "reload_interval": _RELOAD_SECONDS}
+    command = [sys.executable, "-P", "-m", _MODULE, *(f"--{name}={value}" for name, value in options.items())]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def loss() -> str | None:
+        if process.poll() is None:
+            return None
+        return f"TensorBoard exited with code {process.returncode}\n    try: tensorboard --logdir {run}"
+
+    try:
+        await_page(port, "/", loss)
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@contextmanager
+def kept_up_to_date(run: RunElsewhere, target: Path, notice: Callable[[str], None]) -> Iterator[None]:
+    """Fetch what is new of a run's curves every few seconds, for a while."""
+    is_over = threading.Event()
+    place = find_place(run.record)
+
+    def fetch() -> None:
+        failure: str | None = None
+        while True:
+            try:
+                place.fetch(run, target, only=FOLDER)
+                if failure is not None:
+                    notice("fetching new curves again")
+                failure = None
+            except JobError as error:
+                # Ctrl-C ends an rsync before it ends us.
+                if failure is None and not is_over.wait(1.0):
+                    notice(f"curves cannot be fetched now: {error}")
+                failure = str(error)
+            if is_over.wait(FETCH_SECONDS if _has_curves(target) else FIRST_FETCH_SECONDS):
+                return
+
+    thread = threading.Thread(target=fetch, name="fetch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(END_SECONDS)
+
+
+def _has_curves(target: Path) -> bool:
+    return any(True for pattern in (f"{FOLDER}/*", f"*/{FOLDER}/*") for _ in target.glob(pattern))
