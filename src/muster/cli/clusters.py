@@ -37,7 +37,7 @@ def list_all(context: typer.Context, as_json: AsJson = False) -> None:
     for one in found:
         table.add_row(one.name, one.cluster.scheduler or ("ssh" if one.cluster.hosts else "-"), one.source)
     console().print(table)
-    console().print(f"\nor a scheduler with flags: {', '.join(SCHEDULERS)}")
+    console().print(f"\nor a scheduler with flags: {', '.join(SCHEDULERS)}; or a Ray: ray:ADDRESS")
 
 
 @clusters.command()
@@ -104,7 +104,7 @@ def clean(
     """
     from dataclasses import replace
 
-    from muster.clusters.named import find_cluster
+    from muster.clusters.named import RAY, find_cluster
     from muster.errors import InputError, JobError
     from muster.experiment.quantities import counted
     from muster.jobs.places.cleaning import find_remains, remove_remains
@@ -112,8 +112,8 @@ def clean(
     found = find_cluster(name, "clusters clean")
     if remote is not None:
         found = replace(found, cluster=found.cluster.model_copy(update={"remote": remote}))
-    if not found.cluster.is_elsewhere:
-        raise InputError(f"clusters clean {name}: its hosts are not reached by ssh, so muster put nothing there")
+    if not found.cluster.is_elsewhere or found.cluster.scheduler == RAY:
+        raise InputError(f"clusters clean {name}: only for hosts that are reached by ssh")
     remains, failures = find_remains(found)
     runs = sorted({run for one in remains for run in one.runs})
     if runs and not yes:

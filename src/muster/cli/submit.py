@@ -48,7 +48,9 @@ def submit(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Cluster or scheduler; local: this machine; see `muster clusters`."),
+        typer.Option(
+            metavar="NAME", help="Cluster or scheduler; local: this machine; ray:ADDRESS: a Ray that exists."
+        ),
     ] = None,
     remote: Annotated[
         str | None, typer.Option(metavar="USER@LOGIN", help="Login node of the cluster, to be reached by ssh.")
@@ -194,7 +196,8 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
 
     if on is None:
         raise InputError(
-            "--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux, local"
+            "--on: which cluster? A name of [clusters.NAME], or slurm, pbs, cobalt, lsf, sge, flux, local, "
+            "ray:ADDRESS"
         )
     experiment = Path(target) if target and target.endswith(".toml") else None
     found = find_cluster(on, "--on", experiment)
@@ -247,11 +250,18 @@ def _earlier(target: str, directory: Path) -> JobFolder | None:
     return next((job for job in found if job.exists() or is_there(job.path / ELSEWHERE)), None)
 
 
+def _is_ray(request: Request) -> bool:
+    from muster.clusters.named import RAY
+
+    return request.options.cluster.cluster.scheduler == RAY
+
+
 def _show_shipment(request: Request) -> None:
-    """Show what would be sent to hosts that are reached by ssh."""
+    """Show what would be sent to hosts that are reached by ssh, or to a Ray that exists."""
+    from muster.jobs.places.ray_submitting import plan_ray_shipment
     from muster.jobs.places.submitting import plan_shipment
 
-    shipment = plan_shipment(request, show_notice)
+    shipment = (plan_ray_shipment if _is_ray(request) else plan_shipment)(request, show_notice)
     wanted, screen = shipment.wanted, console()
     screen.print(f"to {', '.join(shipment.hosts)}, into {wanted.folder}:")
     if wanted.project is not None:
@@ -267,10 +277,11 @@ def _show_shipment(request: Request) -> None:
 
 
 def _send(request: Request, *, as_json: bool) -> None:
-    """Submit a run to hosts that are reached by ssh."""
+    """Submit a run to hosts that are reached by ssh, or to a Ray that exists."""
+    from muster.jobs.places.ray_submitting import submit_to_ray
     from muster.jobs.places.submitting import submit_by_ssh
 
-    sent = submit_by_ssh(request, show_notice)
+    sent = (submit_to_ray if _is_ray(request) else submit_by_ssh)(request, show_notice)
     for reason in sent.failures.values():
         show_notice(f"without {reason}")
     record = sent.record

@@ -7,10 +7,13 @@ import math
 import os
 import secrets
 import signal
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from muster.clusters.allocation.reading import usable_cpus, usable_gpus
@@ -19,10 +22,16 @@ from muster.clusters.ray_processes import RayProcesses
 from muster.clusters.temporary import RAY_FOLDER, temporary_folder
 from muster.errors import ClusterError
 from muster.experiment.quantities import counted
+from muster.simulators.shipped_code import pack_code, shipped_folder
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
+JOB_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set by Ray in jobs that came through its job server."""
 FREE_SECONDS = 15.0
+HOSTS_SECONDS = 600.0
+"""How long hosts of a Ray may take to come that has just been started, as on a cloud."""
 POLL_SECONDS = 0.1
+HOSTS_POLL_SECONDS = 1.0
 _OBJECT_STORE_BYTES = 512 * 1024**2
 _TOKEN_BYTES = 32
 SHUTDOWN_SECONDS = 5.0
@@ -64,6 +73,8 @@ def ray_for(
         yield
     elif address := address_to_join():
         with joined(address, show_worker_output=show_worker_output):
+            if JOB_VARIABLE in os.environ:
+                _wait_for_hosts(num_cpus, num_gpus)
             _require_free(num_cpus, num_gpus, f"the Ray at {address} (from {ADDRESS_VARIABLE})")
             yield
     else:
@@ -88,14 +99,16 @@ def joined(address: str, *, show_worker_output: bool) -> Iterator[None]:
     Raises:
         ClusterError: if there is none.
     """
-    _reread_authentication()
+    reread_authentication()
     os.environ["RAY_RAYLET_PID"] = str(os.getpid())
-    _start(
-        f"{ADDRESS_VARIABLE}={address}: no Ray to join there: {{error}}\n"
-        f"    unset {ADDRESS_VARIABLE} to train with a Ray of this run's own",
-        address=address,
-        log_to_driver=show_worker_output,
-    )
+    with _shipped_code() as runtime_env:
+        _start(
+            f"{ADDRESS_VARIABLE}={address}: no Ray to join there: {{error}}\n"
+            f"    unset {ADDRESS_VARIABLE} to train with a Ray of this run's own",
+            address=address,
+            log_to_driver=show_worker_output,
+            runtime_env=runtime_env,
+        )
     joined_ray = JoinedRay(address)
     _JOINED.append(joined_ray)
     try:
@@ -111,6 +124,18 @@ def joined(address: str, *, show_worker_output: bool) -> Iterator[None]:
 
 
 @contextmanager
+def _shipped_code() -> Iterator[dict[str, Any] | None]:
+    """Give workers a copy of the run's code, if they do not see its folder, in place of the Ray job's files."""
+    folder = shipped_folder()
+    if folder is None:
+        yield None
+        return
+    os.environ["RAY_OVERRIDE_JOB_RUNTIME_ENV"] = "1"
+    with tempfile.TemporaryDirectory() as scratch:
+        yield pack_code(folder, Path(scratch) / "code.tar.gz")
+
+
+@contextmanager
 def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[None]:
     """Start a Ray that no one else can reach, find or use, and leave nothing of it behind."""
     with temporary_folder() as folder:
@@ -122,7 +147,7 @@ def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[Non
         try:
             settings = {"RAY_AUTH_TOKEN_PATH": str(token), "RAY_RAYLET_PID": str(os.getpid())}
             with _environment({**_SETTINGS, **settings}):
-                _reread_authentication()
+                reread_authentication()
                 with processes.starting(), _on_loopback():
                     _start(
                         "Ray did not start on this machine: {error}\n    --workers 0 trains without Ray",
@@ -223,12 +248,32 @@ def _on_loopback() -> Iterator[None]:
         ray_constants.ENABLE_RAY_CLUSTER = original
 
 
-def _reread_authentication() -> None:
+def reread_authentication() -> None:
     """Make Ray see the environment's mode and token: it reads them only when it is imported and first used."""
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _wait_for_hosts(num_cpus: int, num_gpus: float) -> None:
+    """Wait until a Ray that was just started has the CPUs and GPUs, whoever uses them."""
+    import ray
+
+    deadline, is_told = time.monotonic() + HOSTS_SECONDS, False
+    while time.monotonic() < deadline:
+        there = ray.cluster_resources()
+        cpus, gpus = int(there.get("CPU", 0)), there.get("GPU", 0.0)
+        if num_cpus <= cpus and num_gpus <= gpus:
+            return
+        if not is_told:
+            print(
+                f"muster: waiting at most {HOSTS_SECONDS:g} s for hosts: the Ray has {counted(cpus, 'CPU')} and "
+                f"{counted(gpus, 'GPU')}, expected {num_cpus} and {num_gpus:g}",
+                file=sys.stderr,
+            )
+            is_told = True
+        time.sleep(HOSTS_POLL_SECONDS)
 
 
 def _require_free(num_cpus: int, num_gpus: float, whose: str) -> None:

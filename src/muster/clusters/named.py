@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from muster.clusters.ray_address import PREFIX, parse_ray_address
 from muster.errors import InputError, OwnershipError
 from muster.experiment.quantities import Duration
 from muster.experiment.source import read_toml
@@ -85,7 +86,11 @@ class NamedCluster(BaseModel):
     profile: Word | None = Field(None, description="Shipped profile to take from what is not given here.")
     scheduler: Literal["slurm", "pbs", "cobalt", "lsf", "sge", "flux", "local", "ssh", "ray"] | None = Field(
         None,
-        description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge, flux; local: this machine; ssh: `hosts`.",
+        description="Who gives the hosts: slurm, pbs, cobalt, lsf, sge, flux; local: this machine; ssh: `hosts`; "
+        "ray: a Ray that exists.",
+    )
+    address: Annotated[str, Field(strict=True), AfterValidator(parse_ray_address)] | None = Field(
+        None, description='Job server of a Ray that exists, such as "http://127.0.0.1:8265".'
     )
     remote: Destination | None = Field(None, description="Login node to submit from, reached by ssh: user@host.")
     nodes: Number | LeftOut | None = Field(None, description="Hosts of a job.")
@@ -176,11 +181,13 @@ def find_cluster(name: str, flag: str = "--cluster", experiment: Path | None = N
     """Return the cluster of a name, or the only one of a file.
 
     It is looked for in the project's `muster.toml`, the user's own file, an experiment's file, the shipped
-    profiles; last, the name of a scheduler stands for itself.
+    profiles; last, the name of a scheduler stands for itself. `ray:ADDRESS` is the Ray at that address.
 
     Raises:
         InputError: if there is none, or what is written of it cannot be used.
     """
+    if name.startswith(PREFIX):
+        return _ray_at(name.removeprefix(PREFIX), flag)
     if name.endswith(".toml"):
         return _only_cluster(Path(name), flag)
     known: list[str] = []
@@ -191,6 +198,8 @@ def find_cluster(name: str, flag: str = "--cluster", experiment: Path | None = N
         known += clusters
     if name in SCHEDULERS:
         return FoundCluster(name, NamedCluster.model_validate({"scheduler": name}), "built in")
+    if name == RAY:
+        raise InputError(f"{flag} {name}: which one? Give its address: {flag} {PREFIX}http://127.0.0.1:8265")
     close = difflib.get_close_matches(name, [*known, *SCHEDULERS], 1)
     hint = f"did you mean {close[0]}?" if close else f"known: {', '.join([*dict.fromkeys(known), *SCHEDULERS])}"
     raise InputError(
@@ -224,6 +233,14 @@ def home_folder() -> Path:
         return Path.home()
     except RuntimeError:
         return Path("/")
+
+
+def _ray_at(address: str, flag: str) -> FoundCluster:
+    try:
+        address = parse_ray_address(address)
+    except ValueError as error:
+        raise InputError(f"{flag} {PREFIX}{address}: {error}") from None
+    return FoundCluster(RAY, NamedCluster.model_validate({"scheduler": RAY, "address": address}), flag)
 
 
 def _only_cluster(path: Path, flag: str) -> FoundCluster:

@@ -1,6 +1,7 @@
 """A job on this machine: `start` it so that it outlives its terminal, `cancel` it by its id.
 
     python -P -m muster.jobs.detached start [--after=JOB] SCRIPT     prints the job's id
+    python -P -m muster.jobs.detached adopt SCRIPT                   prints the id of the process that calls it
     python -P -m muster.jobs.detached cancel JOB
 
 The job leads a session of its own, and its output goes to a file beside the script.
@@ -18,6 +19,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from muster.jobs.processes import JOB_VARIABLE, JobProcess
 
@@ -32,6 +34,7 @@ _AFTER = "--after="
 _FAILED = {
     "start": "the job was not started",
     "hold": "the job's script was not run",
+    "adopt": "the job was not recorded",
     "cancel": "the job was not cancelled",
 }
 _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR2, signal.SIGALRM)
@@ -76,6 +79,11 @@ def hold(script: str, after: str | None) -> None:
     before = JobProcess.parse(after) if after is not None else None
     while before is not None and not _has_ended(before):
         time.sleep(DEPENDENCY_SECONDS)
+    become(script, job)
+
+
+def become(script: str, job: str) -> NoReturn:
+    """Be a job from here on: run its script in this process."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in _RESET:
         signal.signal(number, signal.SIG_DFL)
@@ -137,7 +145,7 @@ def main() -> int:
     """Do what the arguments say; return the exit code."""
     parser = argparse.ArgumentParser(prog=f"python -P -m {MODULE}", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("start", "hold"):
+    for name in ("start", "hold", "adopt"):
         command = commands.add_parser(name)
         command.add_argument("--after")
         command.add_argument("script")
@@ -148,6 +156,8 @@ def main() -> int:
             start(given.script, given.after)
         elif given.command == "hold":
             hold(given.script, given.after)
+        elif given.command == "adopt":
+            print(JobProcess.of(os.getppid()))
         else:
             cancel(JobProcess.parse(given.job))
     except (OSError, ValueError) as error:

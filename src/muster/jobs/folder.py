@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.clusters.launching.usage import usage_folder
-from muster.clusters.named import SCHEDULERS, SSH
+from muster.clusters.named import RAY, SCHEDULERS, SSH
 from muster.errors import InputError
 from muster.files.ownership import OWN_FOLDER, require_own
 from muster.files.regular import is_folder, is_regular, is_there, read_bytes
@@ -290,7 +290,7 @@ def _is_sound(order: Order) -> bool:
     counts = (order.max_jobs, order.links_before, order.nodes, 0 if order.cpus is None else order.cpus)
     return (
         order.kind in _KINDS
-        and order.scheduler in (*SCHEDULERS, SSH)
+        and order.scheduler in (*SCHEDULERS, SSH, RAY)
         and isinstance(order.cluster, str)
         and isinstance(order.command, list)
         and all(isinstance(word, str) for word in order.command)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.errors import ExperimentError, MusterError, Problem, SimulatorError
 from muster.simulators.placeholders import filled_in
+from muster.simulators.shipped_code import placed
 
 if TYPE_CHECKING:
     import gymnasium
@@ -182,7 +183,7 @@ def _no_such_id(identifier: str) -> Problem:
 
 
 def _extend_search_path(paths: Sequence[str]) -> None:
-    for path in paths:
+    for path in map(placed, paths):
         if path not in sys.path:
             sys.path.append(path)
 
@@ -200,7 +201,9 @@ def import_attribute(name: str, key: str, paths: Sequence[str] = ()) -> Callable
     if not source or not attribute:
         raise ExperimentError(name, [Problem(key, f"{name!r}: expected module:Class or path/to/file.py:Class")])
     try:
-        module = _import_file(Path(source), key) if source.endswith(".py") else importlib.import_module(source)
+        module = (
+            _import_file(Path(placed(source)), key) if source.endswith(".py") else importlib.import_module(source)
+        )
     except ExperimentError:
         raise
     except Exception as error:

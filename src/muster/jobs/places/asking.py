@@ -40,6 +40,11 @@ def read_states_elsewhere(runs: Sequence[RunElsewhere], *, may_ask: bool = False
 def _answered(group: Sequence[RunElsewhere], *, may_ask: bool) -> list[RunState]:
     """Ask for one run by its folder, or for all of that place."""
     place = find_place(group[0].record)
+    early = [place.early_state(run) for run in group]
+    states = [_early(run, *told) for run, told in zip(group, early, strict=True) if told is not None]
+    group = [run for run, told in zip(group, early, strict=True) if told is None]
+    if not group:
+        return states
     folder = str(Path(group[0].record.first.folder).parent)
     which = [group[0].folder] if len(group) == 1 else ["--runs-dir", folder]
     answer = place.run(["status", *which, "--json"], may_ask=may_ask)
@@ -48,7 +53,6 @@ def _answered(group: Sequence[RunElsewhere], *, may_ask: bool) -> list[RunState]
     except ValueError:
         raise UnansweredError(f"{group[0].record.host} answered what is not understood") from None
     tables = [table for table in (found if isinstance(found, list) else [found]) if isinstance(table, dict)]
-    states = []
     for run in group:
         own = [table for table in tables if Path(str(table.get("run"))).is_relative_to(run.folder)]
         states += [_state(run, table) for table in own] or [_unknown(run, "its folder there is gone")]
@@ -69,21 +73,27 @@ def _state(run: RunElsewhere, table: dict[str, Any]) -> RunState:
         cluster=run.record.cluster,
         scheduler=run.record.scheduler,
         place=run.record.host,
+        job_id=run.record.job_id or state.job_id,
     )
 
 
 def _unknown(run: RunElsewhere, reason: str) -> RunState:
     """Say what was last known, by what has been fetched."""
+    return _early(run, "unknown", reason)
+
+
+def _early(run: RunElsewhere, state: str, reason: str) -> RunState:
+    """Return the state of a run that muster there was not asked for."""
     path = run.path / run.member
     status = read_status(RunFolder(path).status) or Status("unknown")
     return RunState(
         run=str(path),
         kind="train",
-        state="unknown",
+        state=state,
         reason=reason.partition("\n")[0],
         cluster=run.record.cluster,
         scheduler=run.record.scheduler,
-        job_id=None,
+        job_id=run.record.job_id or None,
         link=0,
         max_jobs=1,
         start="",

@@ -38,9 +38,17 @@ class Place(Protocol):
         """
         ...
 
+    def early_state(self, run: RunElsewhere) -> tuple[str, str] | None:
+        """Return state and reason of a run that has not begun, where muster there cannot know; else None."""
+        ...
+
 
 def find_place(record: Elsewhere) -> Place:
     """Return the place of a run."""
+    if record.kind == "ray":
+        from muster.jobs.places.ray import RayPlace
+
+        return RayPlace(record)
     from muster.jobs.places.ssh import SshPlace
 
     return SshPlace(record)

@@ -12,6 +12,7 @@ from typing import Any
 
 from muster.clusters.named import FoundCluster, NamedCluster
 from muster.experiment import LoadedExperiment
+from muster.files.ownership import OWN_FOLDER
 from muster.jobs.folder import JobFolder
 from muster.jobs.request import Request
 from muster.jobs.snapshot import Project
@@ -67,13 +68,17 @@ def addressed(
     }
 
 
-def unpacked(parcel: Mapping[str, Any]) -> Request:
-    """Return the request that a parcel holds, and go to where it is carried out."""
+def unpacked(parcel: Mapping[str, Any], projects: Path | None = None) -> Request:
+    """Return the request that a parcel holds, and go to where it is carried out.
+
+    `projects` is where the projects' files are, if not in muster's own folder.
+    """
     folder, runs = Path(parcel["folder"]), Path(parcel["runs"])
     sent, target = None, parcel["target"]
+    folder.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
     os.chdir(folder)
     if (project := parcel["project"]) is not None:
-        sent = _received(folder / PROJECTS, project)
+        sent = _received(projects or folder / PROJECTS, project)
         os.chdir(sent.root / project["folder"])
         target = str(sent.root / target["inside"]) if isinstance(target, dict) else target
     cluster = parcel["cluster"]

@@ -45,6 +45,10 @@ class Elsewhere:
     """The cluster, as a table of `[clusters.NAME]`."""
     job_id: str = ""
     """Of a Ray job."""
+    requirements: tuple[str, ...] = ()
+    """What a Ray job needs, line by line."""
+    packages: tuple[str, ...] = ()
+    """What of that the Ray lacked, and installs for each job."""
     submitted: float = field(default_factory=time.time)
 
     @property
@@ -114,10 +118,12 @@ def read_record(path: Path) -> Elsewhere:
     try:
         table = json.loads(read_bytes(file))
         hosts = {str(name): HostRecord(**value) for name, value in table.pop("hosts").items()}
-        record = Elsewhere(**{**table, "hosts": hosts})
+        lists = {name: tuple(table.get(name, ())) for name in ("requirements", "packages")}
+        record = Elsewhere(**{**table, **lists, "hosts": hosts})
         record.settings  # noqa: B018 - raises if the table is not a cluster's
         words = [record.cluster, record.scheduler, *hosts]
         words += [word for host in hosts.values() for word in (host.folder, host.python)]
+        words += [*record.requirements, *record.packages]
         if record.kind not in _KINDS or not hosts or not all(isinstance(word, str) and word for word in words):
             raise ValueError("not what muster wrote")
         if any(name.startswith("-") for name in hosts):

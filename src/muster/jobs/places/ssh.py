@@ -84,6 +84,10 @@ class SshPlace:
             connection.rsync("--archive", "--partial", *others, *NOT_FETCHED, source, f"{target}/")
             _place_pointers(Path(scratch), target)
 
+    def early_state(self, run: RunElsewhere) -> tuple[str, str] | None:
+        """Nothing: a run is submitted when muster there has it; see `Place`."""
+        return None
+
     def converse(self, arguments: Sequence[str]) -> tuple[Connection, subprocess.Popen[str]]:
         """Start a command of muster's on the first host, with pipes; return the connection to that host, too."""
         connection = self._open(self._record.host, may_ask=True)

@@ -85,7 +85,7 @@ def plan_shipment(request: Request, notice: Notice) -> Shipment:
     _require_sendable(request, loaded)
     project = project_of(request.target, loaded, request.options)
     if project is not None and loaded is not None:
-        _require_inside(loaded, project)
+        require_inside(loaded, project)
     settings = found.cluster
     extras = extras_of(loaded.experiment if loaded else None, dashboard=settings.dashboard)
     wanted = Wanted(
@@ -274,7 +274,7 @@ def _require_sendable(request: Request, loaded: LoadedExperiment | None) -> None
         require_trainable(loaded, request.target, options)
 
 
-def _require_inside(loaded: LoadedExperiment, project: Project) -> None:
+def require_inside(loaded: LoadedExperiment, project: Project) -> None:
     """Refuse files that the hosts would not have: only the project is sent."""
     experiment = loaded.experiment
     files = [name.rpartition(":")[0] for name in (experiment.env.id, experiment.model.class_ or "")]

@@ -7,4 +7,4 @@ from muster.jobs.schedulers.model import Scheduler
 
 SCHEDULERS: dict[str, Scheduler] = {
     module.SCHEDULER.name: module.SCHEDULER for module in (slurm, pbs, cobalt, lsf, sge, flux, local)
-} | {local.SSH_SCHEDULER.name: local.SSH_SCHEDULER}
+} | {scheduler.name: scheduler for scheduler in (local.SSH_SCHEDULER, local.RAY_SCHEDULER)}

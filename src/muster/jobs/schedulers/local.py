@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.clusters.named import SSH
+from muster.clusters.named import RAY, SSH
 from muster.errors import InputError
 from muster.jobs.commands import UnansweredError
 from muster.jobs.detached import MODULE, waits
@@ -76,3 +76,6 @@ SCHEDULER = Scheduler(
 
 SSH_SCHEDULER = replace(SCHEDULER, name=SSH, prefix="#SSH", directives=lambda job: [], is_launched=True)
 """One host of several that were reached by ssh: the same, with a part in a launch."""
+
+RAY_SCHEDULER = replace(SCHEDULER, name=RAY, prefix="#RAY", directives=lambda job: [], submit=(*_COMMAND, "adopt"))
+"""A job of a Ray that exists: the process that submits becomes the job, and its command joins that Ray."""
