@@ -107,9 +107,12 @@ def agent(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     return give
 
 
-def fetch(agent: Callable[..., dict[str, Any]], folder: Path, target: Path, length: int = 10_000) -> list[str]:
+def fetch(
+    agent: Callable[..., dict[str, Any]], folder: Path, target: Path, *, only: str | None = None
+) -> list[str]:
     """Pack and unpack a folder; return the names of what has travelled."""
-    answer = agent(do="pack", folder=str(folder), here=_marks(target), length=length)
+    length = 10_000
+    answer = agent(do="pack", folder=str(folder), here=_marks(target), only=only, length=length)
     content = base64.b64decode(answer["data"])
     while len(content) < answer["size"]:
         part = agent(do="part", file=answer["file"], offset=len(content), length=length)
@@ -138,11 +141,15 @@ def test_only_what_is_new_travels(tmp_path: Path, agent: Callable[..., dict[str,
     ).read_bytes()
     (run / "metrics.csv").write_text("ab")
     assert fetch(agent, run, here) == ["metrics.csv", "checkpoints/latest"]
+    (run / "tensorboard").mkdir()
+    (run / "tensorboard" / "events").write_text("curve")
+    (run / "metrics.csv").write_text("abc")
+    assert fetch(agent, run, here, only="tensorboard") == ["tensorboard/events"]
     assert not list(run.parent.glob(".fetch-*"))
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path, agent: Callable[..., dict[str, Any]]) -> None:
-    answer = agent(do="pack", folder=str(tmp_path / "none"), here={}, length=100)
+    answer = agent(do="pack", folder=str(tmp_path / "none"), here={}, only=None, length=100)
     assert "is gone" in answer["failure"]
 
 

@@ -80,9 +80,9 @@ class RayPlace:
         self._jobs.stop(job)
         return any(json.loads(last_line(answer)).values())
 
-    def fetch(self, run: RunElsewhere, target: Path) -> None:
+    def fetch(self, run: RunElsewhere, target: Path, *, only: str | None = None) -> None:
         """Have what is new packed on the head, bring it in parts, and unpack it here; see `Place`."""
-        order = {"do": "pack", "folder": run.folder, "here": _marks(target), "length": PART_BYTES}
+        order = {"do": "pack", "folder": run.folder, "here": _marks(target), "only": only, "length": PART_BYTES}
         with TemporaryDirectory() as scratch:
             archive = Path(scratch) / "run.tar"
             with archive.open("wb") as file:

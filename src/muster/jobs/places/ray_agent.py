@@ -134,20 +134,28 @@ def _pack(order: dict[str, Any]) -> dict[str, Any]:
         raise FileNotFoundError(f"{folder}: is gone")
     _remove_old(folder.parent)
     pointers = {path: str(path.readlink()) for path in folder.rglob("checkpoints/*") if _is_pointer(path)}
-    descriptor, name = tempfile.mkstemp(dir=folder.parent, prefix=_PACKAGE)
+    descriptor, packed = tempfile.mkstemp(dir=folder.parent, prefix=_PACKAGE)
     os.close(descriptor)
     try:
-        with tarfile.open(name, "w", format=tarfile.PAX_FORMAT) as tar:
+        with tarfile.open(packed, "w", format=tarfile.PAX_FORMAT) as tar:
             for path in sorted(folder.rglob("*")):
-                if not any(fnmatch.fnmatch(path.name, kind) for kind in NOT_PACKED) and path not in pointers:
-                    _add(tar, path, path.relative_to(folder), here)
+                name = path.relative_to(folder)
+                if _is_wanted(name, order["only"]) and path not in pointers:
+                    _add(tar, path, name, here)
             for path, target in pointers.items():
-                if (path.parent / target).is_dir():
+                if order["only"] is None and (path.parent / target).is_dir():
                     tar.addfile(_link(str(path.relative_to(folder)), target))
     except BaseException:
-        Path(name).unlink()
+        Path(packed).unlink()
         raise
-    return _part({"file": name, "offset": 0, "length": order["length"]})
+    return _part({"file": packed, "offset": 0, "length": order["length"]})
+
+
+def _is_wanted(name: Path, only: str | None) -> bool:
+    """Whether a file is packed: none that belongs to a process there; with a name, those of such folders alone."""
+    if any(fnmatch.fnmatch(name.name, kind) for kind in NOT_PACKED):
+        return False
+    return only is None or only in name.parent.parts
 
 
 def _part(order: dict[str, Any]) -> dict[str, Any]:
