@@ -11,8 +11,8 @@ from typer.core import TyperCommand
 
 from muster.cli.options import AsJson, RunsDir, Settings, whole_number
 from muster.cli.screen import console, print_json, show_notice
+from muster.cli.submitted import send, show_shipment, show_submitted
 from muster.errors import InputError
-from muster.experiment.quantities import counted
 from muster.files.regular import is_there
 from muster.runs.folder import ELSEWHERE
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -20,7 +20,6 @@ from muster.runs.folder import runs_dir as folder_of_runs
 if TYPE_CHECKING:
     from muster.clusters.named import FoundCluster
     from muster.jobs.folder import JobFolder
-    from muster.jobs.request import Request
     from muster.jobs.submission import Plan
 
 MOST_JOBS = 1000
@@ -153,7 +152,7 @@ def submit(
     if cluster.cluster.is_elsewhere:
         if render is not None:
             raise InputError(f"--render {render}: the script is made on the hosts; --dry-run shows what is sent")
-        _show_shipment(request) if dry_run else _send(request, as_json=as_json)
+        show_shipment(request) if dry_run else send(request, as_json=as_json)
         return
     plan = make_plan(request)
     if dry_run or render is not None:
@@ -163,7 +162,7 @@ def submit(
     if as_json:
         print_json({"run": str(plan.job.path), "scheduler": plan.order.scheduler, "jobs": jobs})
     else:
-        _show_submitted(plan, jobs)
+        show_submitted(plan, jobs)
 
 
 def _require_one_thing(target: str | None, command: list[str], *, doctor: bool) -> None:
@@ -250,50 +249,6 @@ def _earlier(target: str, directory: Path) -> JobFolder | None:
     return next((job for job in found if job.exists() or is_there(job.path / ELSEWHERE)), None)
 
 
-def _is_ray(request: Request) -> bool:
-    from muster.clusters.named import RAY
-
-    return request.options.cluster.cluster.scheduler == RAY
-
-
-def _show_shipment(request: Request) -> None:
-    """Show what would be sent to hosts that are reached by ssh, or to a Ray that exists."""
-    from muster.jobs.places.ray_submitting import plan_ray_shipment
-    from muster.jobs.places.submitting import plan_shipment
-
-    shipment = (plan_ray_shipment if _is_ray(request) else plan_shipment)(request, show_notice)
-    wanted, screen = shipment.wanted, console()
-    screen.print(f"to {', '.join(shipment.hosts)}, into {wanted.folder}:")
-    if wanted.project is not None:
-        size = f"{counted(len(wanted.project.files), 'file')}, {wanted.project.size / 1024**2:.1f} MiB"
-        screen.print(f"  the project {wanted.project.root} ({size}), as far as it has changed")
-    if wanted.cluster.environment:
-        screen.print(f"  this muster, over the packages of {wanted.cluster.environment}")
-    else:
-        screen.print("  this muster, and an environment of these requirements:")
-        for line in wanted.requirements.lines:
-            screen.print(f"    {line}")
-    screen.print("nothing was sent")
-
-
-def _send(request: Request, *, as_json: bool) -> None:
-    """Submit a run to hosts that are reached by ssh, or to a Ray that exists."""
-    from muster.jobs.places.ray_submitting import submit_to_ray
-    from muster.jobs.places.submitting import submit_by_ssh
-
-    sent = (submit_to_ray if _is_ray(request) else submit_by_ssh)(request, show_notice)
-    for reason in sent.failures.values():
-        show_notice(f"without {reason}")
-    record = sent.record
-    if as_json:
-        hosts = list(record.hosts)
-        print_json({"run": str(sent.path), "scheduler": record.scheduler, "jobs": sent.jobs, "hosts": hosts})
-        return
-    where = ", ".join(record.hosts)
-    console().print(f"submitted to {record.cluster} ({where}): run folder {sent.path}")
-    _show_next(sent.path, is_elsewhere=True)
-
-
 def _show_plan(plan: Plan, render: Path | None) -> None:
     from muster.jobs.sending import submit_command
 
@@ -319,22 +274,3 @@ def _write_script(plan: Plan, path: Path) -> None:
     with explained(path):
         write_text(path, plan.sent[0].script)
     console().print(f"{path}: written; nothing was submitted")
-
-
-def _show_submitted(plan: Plan, jobs: list[str]) -> None:
-    screen = console()
-    what = f"job {jobs[0]}" if len(jobs) == 1 else counted(len(jobs), "job") + f", {jobs[0]} first"
-    path = plan.job.path
-    screen.print(f"submitted {what} to {plan.order.scheduler}: run folder {path}")
-    _show_next(path, f"/{plan.members[0].job.path.name}" if plan.members else "")
-
-
-def _show_next(path: Path, member: str = "", *, is_elsewhere: bool = False) -> None:
-    """Show the commands that a person is likely to want now."""
-    screen = console()
-    name = shlex.quote(path.name if path.parent == folder_of_runs().resolve() else str(path))
-    screen.print(f"\n  muster status {name}")
-    screen.print(f"  muster logs -f {name}{member}")
-    if is_elsewhere:
-        screen.print(f"  muster fetch {name}    # results, also while it runs")
-    screen.print(f"  muster cancel {name}   # saves first")

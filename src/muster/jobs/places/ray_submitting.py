@@ -19,10 +19,10 @@ from muster.jobs.places.parcel import RUNS, addressed, packed
 from muster.jobs.places.preparing import Wanted
 from muster.jobs.places.ray_jobs import PENDING, RUNNING, RayJobs, marked, new_id, write_archive
 from muster.jobs.places.record import Elsewhere, HostRecord, read_record, write_record
-from muster.jobs.places.requirements import MINOR, Requirements, extras_of, public_version, required
-from muster.jobs.places.submitting import Sent, Shipment, default_folder, require_inside
+from muster.jobs.places.requirements import MINOR, Requirements, public_version
+from muster.jobs.places.submitting import Sent, Shipment, default_folder, pack_shipment
 from muster.jobs.request import Request
-from muster.jobs.submission import choose_folder, project_of, require_trainable, run_base
+from muster.jobs.submission import choose_folder, require_trainable, run_base
 from muster.runs.folder import ELSEWHERE
 
 PARCEL = "parcel.json"
@@ -44,15 +44,10 @@ def plan_ray_shipment(request: Request, notice: Notice) -> Shipment:
     Raises:
         InputError: if what is asked for cannot be sent.
     """
-    found, loaded = request.options.cluster, request.load()
+    loaded = request.load()
     _require_sendable(request, loaded)
-    project = project_of(request.target, loaded, request.options)
-    if project is not None and loaded is not None:
-        require_inside(loaded, project)
-    extras = extras_of(loaded.experiment if loaded else None, dashboard=False)
-    needs = required(extras, project.root if project else None, found.cluster.requirements)
-    wanted = Wanted(found.cluster, default_folder(found), needs, project, PROJECT, notice)
-    return Shipment([_address(found)], loaded, wanted)
+    shipment = pack_shipment(request, loaded, [_address(request.options.cluster)], notice)
+    return replace(shipment, wanted=replace(shipment.wanted, project_id=PROJECT))
 
 
 def submit_to_ray(request: Request, notice: Notice) -> Sent:
@@ -187,9 +182,7 @@ def _address(found: FoundCluster) -> str:
 def _require_sendable(request: Request, loaded: LoadedExperiment | None) -> None:
     options = request.options
     if not options.snapshot:
-        raise InputError(
-            f"--no-snapshot: {options.cluster.name} has none of the project's files; they must be sent"
-        )
+        raise InputError(f"--no-snapshot: the project's files must be sent to {options.cluster.name}")
     if request.doctor or options.seeds:
         flag = "--doctor" if request.doctor else f"--seeds {options.seeds}"
         raise InputError(f"{flag}: not on a Ray that exists\n    submit one run for each seed")

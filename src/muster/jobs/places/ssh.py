@@ -16,6 +16,7 @@ from muster.errors import JobError
 from muster.jobs.commands import UnansweredError
 from muster.jobs.places.connection import Connection, UnreachableError
 from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_line
+from muster.runs.folder import ELSEWHERE
 
 CANCEL_SECONDS = 180.0
 POINTERS = ("latest", "best")
@@ -23,6 +24,7 @@ POINTERS = ("latest", "best")
 NOT_FETCHED = (
     *("--exclude=lock", "--exclude=job/part.json", "--exclude=.*.[0-9]*"),
     *("--exclude=launches/*/meeting/", "--exclude=launches/*/dashboard/"),
+    f"--exclude=/{ELSEWHERE}",
 )
 """What belongs to processes there: locks, secrets, files that are just being written."""
 
@@ -81,7 +83,7 @@ class SshPlace:
             pointers = ["--include=*/", *(f"--include=checkpoints/{name}" for name in POINTERS), "--exclude=*"]
             connection.rsync("--archive", "--prune-empty-dirs", *pointers, source, f"{scratch}/")
             others = [f"--exclude=checkpoints/{name}" for name in POINTERS]
-            connection.rsync("--archive", "--partial", *others, *NOT_FETCHED, source, f"{target}/")
+            connection.rsync("--archive", "--safe-links", "--partial", *others, *NOT_FETCHED, source, f"{target}/")
             _place_pointers(Path(scratch), target)
 
     def early_state(self, run: RunElsewhere) -> tuple[str, str] | None:

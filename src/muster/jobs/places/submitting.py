@@ -40,6 +40,8 @@ class Sent:
     record: Elsewhere
     jobs: list[str]
     failures: Failures = field(default_factory=Failures)
+    member: str = ""
+    """The first of several runs, such as `seed-0`."""
 
 
 def default_folder(cluster: FoundCluster) -> str:
@@ -81,22 +83,31 @@ def plan_shipment(request: Request, notice: Notice) -> Shipment:
     Raises:
         InputError: if what is asked for cannot be sent.
     """
-    found, loaded = request.options.cluster, request.load()
+    loaded = request.load()
     _require_sendable(request, loaded)
+    return pack_shipment(request, loaded, host_names(request.options.cluster), notice)
+
+
+def pack_shipment(request: Request, loaded: LoadedExperiment | None, hosts: list[str], notice: Notice) -> Shipment:
+    """Collect what hosts need for a request: the project's files and the requirements.
+
+    Raises:
+        InputError: if the project cannot be sent.
+    """
+    found = request.options.cluster
     project = project_of(request.target, loaded, request.options)
     if project is not None and loaded is not None:
-        require_inside(loaded, project)
-    settings = found.cluster
-    extras = extras_of(loaded.experiment if loaded else None, dashboard=settings.dashboard)
+        _require_inside(loaded, project)
+    extras = extras_of(loaded.experiment if loaded else None, dashboard=found.cluster.dashboard)
     wanted = Wanted(
-        cluster=settings,
+        cluster=found.cluster,
         folder=default_folder(found),
-        requirements=required(extras, project.root if project else None, settings.requirements),
+        requirements=required(extras, project.root if project else None, found.cluster.requirements),
         project=project,
         project_id=_project_id(project),
         notice=notice,
     )
-    return Shipment(host_names(found), loaded, wanted)
+    return Shipment(hosts, loaded, wanted)
 
 
 def submit_by_ssh(request: Request, notice: Notice) -> Sent:
@@ -113,7 +124,9 @@ def submit_by_ssh(request: Request, notice: Notice) -> Sent:
     path = choose_folder(*run_base(request.command, shipment.loaded, request.options))
     was_there = (path / ELSEWHERE).exists()
     try:
-        return _submit(request, path, shipment)
+        sent = _submit(request, path, shipment)
+        seeds = shipment.loaded if request.options.seeds else None
+        return replace(sent, member=f"seed-{seeds.experiment.seed}") if seeds else sent
     except BaseException:
         if not was_there:
             (path / ELSEWHERE).unlink(missing_ok=True)
@@ -274,7 +287,7 @@ def _require_sendable(request: Request, loaded: LoadedExperiment | None) -> None
         require_trainable(loaded, request.target, options)
 
 
-def require_inside(loaded: LoadedExperiment, project: Project) -> None:
+def _require_inside(loaded: LoadedExperiment, project: Project) -> None:
     """Refuse files that the hosts would not have: only the project is sent."""
     experiment = loaded.experiment
     files = [name.rpartition(":")[0] for name in (experiment.env.id, experiment.model.class_ or "")]
