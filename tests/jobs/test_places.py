@@ -27,6 +27,7 @@ from muster.jobs.places.record import (
     write_record,
 )
 from muster.jobs.places.requirements import extras_of, muster_id, required
+from muster.jobs.places.ssh import ALL_ELSE
 from muster.jobs.places.submitting import host_names, plan_shipment
 from muster.jobs.request import Request, make_plan
 from muster.jobs.snapshot import find_project
@@ -324,3 +325,17 @@ def test_a_part_is_for_the_users_eyes_and_gone_when_it_is_taken(tmp_path: Path) 
     assert job.part.stat().st_mode & 0o777 == 0o600
     assert _take_part(job)["MUSTER_LAUNCH_TOKEN"] == "t"
     assert not job.part.exists()
+
+
+def test_a_host_cannot_write_what_is_not_a_runs(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    (there / "job").mkdir(parents=True)
+    here.mkdir()
+    (there / "metrics.csv").write_text("rows")
+    (there / "job" / "part.json").write_text("secret")
+    (there / ELSEWHERE).write_text("another host")
+    (there / "status.json").symlink_to("/etc/passwd")
+    (here / ELSEWHERE).write_text("the host")
+    subprocess.run(["rsync", *ALL_ELSE, f"{there}/", f"{here}/"], check=True)
+    assert sorted(path.name for path in here.rglob("*")) == [ELSEWHERE, "job", "metrics.csv"]
+    assert (here / ELSEWHERE).read_text() == "the host"

@@ -21,12 +21,17 @@ from muster.runs.folder import ELSEWHERE
 CANCEL_SECONDS = 180.0
 POINTERS = ("latest", "best")
 """Files of `checkpoints/` that name a checkpoint."""
-NOT_FETCHED = (
+ALL_ELSE = (
+    *("--archive", "--safe-links", "--partial"),
+    *(f"--exclude=checkpoints/{name}" for name in POINTERS),
     *("--exclude=lock", "--exclude=job/part.json", "--exclude=.*.[0-9]*"),
     *("--exclude=launches/*/meeting/", "--exclude=launches/*/dashboard/"),
     f"--exclude=/{ELSEWHERE}",
 )
-"""What belongs to processes there: locks, secrets, files that are just being written."""
+"""rsync's options for a run's folder, without what belongs to processes there: locks, secrets, files in writing.
+
+No link leads out of the folder, and the host cannot change where the run is looked for.
+"""
 
 
 class SshPlace:
@@ -82,8 +87,7 @@ class SshPlace:
         with TemporaryDirectory() as scratch:
             pointers = ["--include=*/", *(f"--include=checkpoints/{name}" for name in POINTERS), "--exclude=*"]
             connection.rsync("--archive", "--prune-empty-dirs", *pointers, source, f"{scratch}/")
-            others = [f"--exclude=checkpoints/{name}" for name in POINTERS]
-            connection.rsync("--archive", "--safe-links", "--partial", *others, *NOT_FETCHED, source, f"{target}/")
+            connection.rsync(*ALL_ELSE, source, f"{target}/")
             _place_pointers(Path(scratch), target)
 
     def early_state(self, run: RunElsewhere) -> tuple[str, str] | None:
