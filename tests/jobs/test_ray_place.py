@@ -141,6 +141,22 @@ def test_only_what_is_new_travels(tmp_path: Path, agent: Callable[..., dict[str,
     assert not list(run.parent.glob(".fetch-*"))
 
 
+def test_one_kind_of_folder_alone_is_packed(tmp_path: Path, agent: Callable[..., dict[str, Any]]) -> None:
+    run = tmp_path / "there" / "run"
+    for name in (
+        "tensorboard/events",
+        "seed-1/tensorboard/inner/events",
+        "code/x.py",
+        "checkpoints/00000010/state",
+    ):
+        (run / name).parent.mkdir(parents=True)
+        (run / name).write_text("x")
+    (run / "checkpoints" / "latest").symlink_to("00000010")
+    answer = agent(do="pack", folder=str(run), here={}, length=100_000, only="tensorboard")
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(answer["data"]))) as tar:
+        assert sorted(tar.getnames()) == ["seed-1/tensorboard/inner/events", "tensorboard/events"]
+
+
 def test_a_folder_that_is_gone_is_told(tmp_path: Path, agent: Callable[..., dict[str, Any]]) -> None:
     answer = agent(do="pack", folder=str(tmp_path / "none"), here={}, length=100)
     assert "is gone" in answer["failure"]

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from muster.errors import JobError
 from muster.jobs.commands import UnansweredError
@@ -80,9 +81,10 @@ class RayPlace:
         self._jobs.stop(job)
         return any(json.loads(last_line(answer)).values())
 
-    def fetch(self, run: RunElsewhere, target: Path) -> None:
+    def fetch(self, run: RunElsewhere, target: Path, *, only: str | None = None) -> None:
         """Have what is new packed on the head, bring it in parts, and unpack it here; see `Place`."""
-        order = {"do": "pack", "folder": run.folder, "here": _marks(target), "length": PART_BYTES}
+        order: dict[str, Any] = {"do": "pack", "folder": run.folder, "here": _marks(target), "length": PART_BYTES}
+        order["only"] = only
         with TemporaryDirectory() as scratch:
             archive = Path(scratch) / "run.tar"
             with archive.open("wb") as file:

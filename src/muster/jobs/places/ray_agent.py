@@ -127,18 +127,20 @@ def _attend(arguments: list[str]) -> int:
 def _pack(order: dict[str, Any]) -> dict[str, Any]:
     """Pack what is new of a run's folder into a file beside it; return the file's size and its first part.
 
-    What names a checkpoint is read first, and packed last: it never names one that is not packed.
+    What names a checkpoint is read first, and packed last: it never names one that is not packed. With `only`,
+    nothing but folders of that name is packed.
     """
-    folder, here = Path(order["folder"]), order["here"]
+    folder, here, only = Path(order["folder"]), order["here"], order.get("only")
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: is gone")
     _remove_old(folder.parent)
-    pointers = {path: str(path.readlink()) for path in folder.rglob("checkpoints/*") if _is_pointer(path)}
+    named = [] if only else [path for path in folder.rglob("checkpoints/*") if _is_pointer(path)]
+    pointers = {path: str(path.readlink()) for path in named}
     descriptor, name = tempfile.mkstemp(dir=folder.parent, prefix=_PACKAGE)
     os.close(descriptor)
     try:
         with tarfile.open(name, "w", format=tarfile.PAX_FORMAT) as tar:
-            for path in sorted(folder.rglob("*")):
+            for path in sorted(folder.rglob(f"{only}/**/*" if only else "*")):
                 if not any(fnmatch.fnmatch(path.name, kind) for kind in NOT_PACKED) and path not in pointers:
                     _add(tar, path, path.relative_to(folder), here)
             for path, target in pointers.items():
