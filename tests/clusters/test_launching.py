@@ -371,6 +371,7 @@ def test_a_head_without_ports_ends_all_ranks_at_once(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("runs/launches/*/meeting"))
 
 
+@pytest.mark.long
 def test_a_second_launch_of_the_same_name_is_refused(tmp_path: Path) -> None:
     rank = {"MUSTER_RANK": "0", "MUSTER_NUM_RANKS": "1", "MUSTER_LAUNCH_ID": "same"}
     script = "touch running; sleep 5; exit 7"

@@ -41,6 +41,7 @@ def ranks_in(folder: Path) -> list[list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_a_signal_to_the_whole_job_lets_the_command_save(job: dict[str, str], tmp_path: Path) -> None:
     process = start_muster("launch", "--", "sh", "-c", SAVES, cwd=tmp_path, new_session=True, **job)
     wait_until((tmp_path / "running").exists, "the command")

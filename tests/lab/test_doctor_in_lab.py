@@ -88,6 +88,7 @@ def test_a_host_that_is_cut_off(lab: Lab, shared: Path) -> None:
     assert "node3" not in told["node1"]
 
 
+@pytest.mark.long
 def test_a_host_that_never_comes(lab: Lab, shared: Path) -> None:
     lab.host("node3").crash()
     table = examine_by_hand(lab, shared, hosts=["node1", "node2"])

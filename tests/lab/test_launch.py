@@ -112,6 +112,7 @@ def test_slurm_from_a_job_script(lab: Lab, slurm: Slurm, shared: Path) -> None:
     assert_nothing_is_left(lab.nodes)
 
 
+@pytest.mark.long
 def test_slurm_from_the_job_script_s_own_shell(lab: Lab, slurm: Slurm, shared: Path) -> None:
     line = " ".join([*launch(shared), *tell(shared)])
     job = slurm.submit(f"#!/bin/sh\n{line}\n", "--nodes=3", f"--output={shared}/out")
@@ -120,6 +121,7 @@ def test_slurm_from_the_job_script_s_own_shell(lab: Lab, slurm: Slurm, shared: P
     assert told(shared)["hosts"] == ["node1", "node2", "node3"]
 
 
+@pytest.mark.long
 def test_a_smaller_step_and_a_share_of_the_cpus(lab: Lab, slurm: Slurm, shared: Path) -> None:
     line = " ".join(["srun -N2 -n2 --cpus-per-task=1", *launch(shared), *tell(shared)])
     job = slurm.submit(
@@ -248,6 +250,7 @@ def test_a_signal_reaches_the_command_once(lab: Lab, shared: Path) -> None:
     assert_nothing_is_left(lab.nodes[:1])
 
 
+@pytest.mark.long
 def test_two_launches_on_the_same_hosts_and_a_foreign_ray(lab: Lab, open_mpi: Mpi, shared: Path) -> None:
     host = lab.nodes[0]
     foreign = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=6379", "--num-cpus=1"]

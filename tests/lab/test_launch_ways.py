@@ -133,6 +133,7 @@ def test_a_named_cluster_has_hosts_setup_and_what_to_unset(lab: Lab, sshd: Sshd,
     assert (all_in["hosts"], all_in["cpus"]) == (3, 3)
 
 
+@pytest.mark.long
 def test_from_salloc_the_ranks_are_started_by_slurm(lab: Lab, slurm: Slurm, shared: Path) -> None:
     command = ["salloc", "--nodes=3", "--ntasks-per-node=1", *launch(shared), *tell(shared, code=7)]
     done = lab.login.run(command, check=False, limit_s=90)

@@ -18,6 +18,7 @@ from tests.commands import timeless_metrics, wait_until
 from tests.lab.cluster import Lab
 from tests.lab.host import Host
 from tests.lab.researcher import Researcher
+from tests.lab.services import DAEMONS
 from tests.lab.slurm import Slurm
 from tests.lab.sshd import Sshd
 from tests.lab.test_launch import MUSTER
@@ -112,7 +113,7 @@ def remains(host: Host) -> list[str]:
     """What a host has of the user's: files below home and /tmp, and processes but those of ssh."""
     home = [path.name for path in host.path(Researcher.home).iterdir() if path.name != ".ssh"]
     temporary = [path.name for path in host.path("/tmp").iterdir() if path.name.startswith("muster-")]
-    return home + temporary + [process.name for process in host.processes() if process.name != "sshd"]
+    return home + temporary + [process.name for process in host.processes() if process.name not in DAEMONS]
 
 
 def only_files_are_left(host: Host) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,15 +37,28 @@ def fetch(
     directory = folder_of_runs(runs_dir)
     found = find_elsewhere(run, directory)
     if found is None:
-        if any(JobFolder(path).exists() for path in (directory / run, directory / run)):
+        if any(JobFolder(path).exists() for path in (Path(run), directory / run)):
             raise InputError(f"{run}: is on this file system already, in {directory / run}")
         raise InputError(f"no run {run!r} in {directory} that lives elsewhere\n    `muster status` lists the runs")
     try:
-        while not _fetch_once(found) and watch:
+        while not _fetched(found, watch=watch) and watch:
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         show_notice("\nstopped fetching; the run continues")
         raise typer.Exit(130) from None
+
+
+def _fetched(run: RunElsewhere, *, watch: bool) -> bool:
+    """Fetch once; a place that cannot be reached for a while does not end a watch."""
+    from muster.jobs.places.connection import UnreachableError
+
+    try:
+        return _fetch_once(run)
+    except UnreachableError as error:
+        if not watch:
+            raise
+        show_notice(f"{str(error).partition(chr(10))[0]}; trying again")
+        return False
 
 
 def _fetch_once(run: RunElsewhere) -> bool:

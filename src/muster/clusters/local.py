@@ -36,7 +36,11 @@ _OBJECT_STORE_BYTES = 512 * 1024**2
 _TOKEN_BYTES = 32
 SHUTDOWN_SECONDS = 5.0
 
+_NO_PORT = "65536"
+NO_METRICS_SERVERS = {"AUTOSCALER_METRIC_PORT": _NO_PORT, "DASHBOARD_METRIC_PORT": _NO_PORT}
+"""Keeps Ray from serving metrics to everyone, without a token, where the packages for that are installed."""
 _SETTINGS = {
+    **NO_METRICS_SERVERS,
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

@@ -29,8 +29,8 @@ SSH = "ssh"
 RAY = "ray"
 """A Ray that exists, by its address."""
 
-DESTINATION = re.compile(r"[A-Za-z0-9_][^\x00-\x20]{0,254}")
-"""A host as ssh knows it; never a flag of ssh's."""
+DESTINATION = re.compile(r"[A-Za-z0-9_][^\x00-\x20:/]{0,254}")
+"""A host as ssh knows it, by name; never a flag of ssh's, nor a colon, which ends a host for rsync."""
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", re.IGNORECASE)
 _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 

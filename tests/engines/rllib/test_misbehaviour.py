@@ -103,6 +103,7 @@ def test_a_worker_that_heeds_no_interruption_is_replaced(
     assert int(last["failures/worker"]) > 0
 
 
+@pytest.mark.long
 def test_every_simulator_has_an_index_of_its_own(tmp_path: Path, ray_with_four_cpus: None) -> None:
     changes: dict[str, Any] = {"evaluation__every": 1, "evaluation__episodes": 1, "resources__env_groups": 1}
     changes["env__config"] = {"folder": "{folder}"}

@@ -100,7 +100,9 @@ def _take_part(rank: Rank) -> int:
             nonlocal ports
             ports = ports or held.enter_context(held_ports(rank.allocation, rank.options))
             others = [host.name for host in rank.allocation.hosts.value if host.name != rank.host]
-            return BoardServer(rank.address(others), port or ports.service(BOARD_SERVICE), secret)
+            given = rank.options.head_address
+            address = given[0] if given else rank.address(others)
+            return BoardServer(address, port or ports.service(BOARD_SERVICE), secret)
 
         rendezvous = find_others(rank.allocation, rank.options, rank.may_be_head(), open_board)
         rank.signals.raise_first()

@@ -12,7 +12,7 @@ from muster.clusters.launching.containers import INSIDE_VARIABLE
 from muster.clusters.launching.options import STARTED_VARIABLE, TOKEN_VARIABLE
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.signals import STANDARD_INPUT_VARIABLE
-from muster.clusters.local import ADDRESS_VARIABLE, OF_ANOTHER_RAY
+from muster.clusters.local import ADDRESS_VARIABLE, NO_METRICS_SERVERS, OF_ANOTHER_RAY
 from muster.clusters.temporary import RAY_FOLDER
 
 MIB = 1024**2
@@ -39,6 +39,7 @@ _QUIET = {
     "RAY_grpc_enable_http_proxy": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_enable_metrics_collection": "0",
+    **NO_METRICS_SERVERS,
 }
 _LAUNCHER_PREFIXES = (
     "OMPI_",

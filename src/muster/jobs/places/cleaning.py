@@ -12,7 +12,7 @@ from muster.jobs.places.host import Host, HostError
 from muster.jobs.places.parcel import RUNS
 from muster.jobs.places.preparing import Failures, connect, for_each
 from muster.jobs.places.record import last_line
-from muster.jobs.places.submitting import default_folder, host_names
+from muster.jobs.places.submitting import default_folder
 from muster.jobs.states import ENDED_STATES
 
 
@@ -28,7 +28,8 @@ class Remains:
 def find_remains(cluster: FoundCluster) -> tuple[list[Remains], Failures]:
     """Look what a cluster's hosts have of ours, and which hosts cannot be asked."""
     failures = Failures()
-    hosts = connect(host_names(cluster), default_folder(cluster), cluster.cluster, failures)
+    names = [cluster.cluster.remote] if cluster.cluster.remote else list(cluster.cluster.hosts)
+    hosts = connect(names, default_folder(cluster), cluster.cluster, failures)
     found = for_each(hosts, _runs, failures)
     return [Remains(host, runs) for host, runs in found.items()], failures
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shlex
 import shutil
@@ -161,7 +162,7 @@ class Connection:
             UnreachableError: if the connection fails.
             JobError: with rsync's output.
         """
-        command = ["rsync", "--rsh", shlex.join(self.ssh), *arguments]
+        command = ["rsync", "--protect-args", "--rsh", shlex.join(self.ssh), *arguments]
         try:
             done = subprocess.run(command, input=listed, capture_output=True, timeout=seconds, check=False)
         except FileNotFoundError:
@@ -182,9 +183,10 @@ class Connection:
         return ["ssh", "-T", *self._shared, "-o", "ControlMaster=no", "-o", "BatchMode=yes", *ALIVE]
 
     def _remote(self, line: str) -> str:
-        """Return what the remote user's shell, whichever it is, is to run."""
+        """Return what the remote user's shell is to run; encoded, for shells differ in what quotes keep apart."""
         lines = "\n".join([*self._setup, line])
-        return f"exec {self._shell} {shlex.quote(lines)}"
+        code = base64.b64encode(lines.encode()).decode()
+        return f"exec {self._shell} 'eval \"$(echo {code} | base64 -d)\"'"
 
     @cached_property
     def configured(self) -> dict[str, str]:
@@ -214,7 +216,8 @@ class Connection:
 
     def _log_in(self, *options: str) -> None:
         """Open the connection. It outlives this call and keeps its standard error, which so cannot be a pipe."""
-        kept = ["-o", "ControlMaster=auto", "-o", f"ControlPersist={KEPT_OPEN}"] if self._shared else []
+        is_kept = not self._shared and self.configured.get("controlpersist", "no") not in ("no", "0")
+        kept = [] if is_kept else ["-o", "ControlMaster=auto", "-o", f"ControlPersist={KEPT_OPEN}"]
         command = ["ssh", *self._shared, *kept, *ALIVE, *options, self.host, "true"]
         is_quiet = "BatchMode=yes" in options
         with tempfile.TemporaryFile() as said:
@@ -253,7 +256,9 @@ def _last_line(output: bytes) -> str:
 
 def sockets_folder() -> Path:
     """Return the folder of the connections: ours alone, on this machine's own disk, with a short path."""
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"muster-ssh-{user_name()}"
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    parent = own if own and os.access(own, os.W_OK) else "/tmp"
+    folder = Path(parent) / f"muster-ssh-{user_name()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

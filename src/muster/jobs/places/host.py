@@ -10,6 +10,7 @@ from typing import Any
 from muster.errors import JobError
 from muster.jobs.places import host_agent
 from muster.jobs.places.connection import ANSWER_SECONDS, Connection
+from muster.jobs.places.requirements import MINOR
 
 ENVIRONMENT_SECONDS = 3600.0
 _START = "import json, sys; order = json.loads(sys.stdin.buffer.readline()); exec(order.pop('program'))"
@@ -36,7 +37,7 @@ class Host:
         """
         program = Path(host_agent.__file__).read_text(encoding="utf-8") + "\nmain(order)\n"
         order = {**order, "do": do, "folder": self.folder, "program": program}
-        line = f"exec python3 -c {shlex.quote(_START)}"
+        line = f'exec "$(command -v python{MINOR} || command -v python3)" -c {shlex.quote(_START)}'
         done = self.connection.run(line, json.dumps(order).encode() + b"\n", seconds=seconds)
         lines = done.stdout.decode(errors="replace").splitlines()
         answers = [line for line in lines if line.startswith(host_agent.ANSWER)]

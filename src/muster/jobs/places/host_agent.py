@@ -6,9 +6,11 @@ of standard input, the answer the last line of standard output.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
+import random
 import shlex
 import shutil
 import socket
@@ -43,6 +45,8 @@ class AgentError(Exception):
 def look(order: dict[str, Any]) -> dict[str, Any]:
     """Report on this host: its Python, space, addresses, and what is there already."""
     folder = _folder(order)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / SEEN).is_dir():
+        raise AgentError(f"{folder}: holds other files; give muster a folder of its own: folder = ...")
     for name in (SEEN, *order["folders"]):
         _make(folder / name)
     _require_space(folder)
@@ -77,25 +81,32 @@ def sharing(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_environment(order: dict[str, Any]) -> dict[str, Any]:
-    """Make the virtual environment of the requirements, whole or not at all."""
+    """Make the virtual environment of the requirements, whole or not at all, one process at a time."""
     path = _folder(order) / "environments" / order["environment_id"]
-    shutil.rmtree(path, ignore_errors=True)
-    _make(path)
-    try:
-        _check(
-            [order["python"], "-m", "venv", str(path)], "make a virtual environment (is python3-venv installed?)"
-        )
-        requirements = path / "requirements.txt"
-        requirements.write_text(order["requirements"], encoding="utf-8")
-        command = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        if order["wheels"]:
-            command += ["--no-index", "--find-links", str(_folder(order) / order["wheels"])]
-        _check([*command, "--requirement", str(requirements)], "install the requirements", order["project"])
-        _complete(path)
-    except BaseException:
-        shutil.rmtree(path, ignore_errors=True)
-        raise
+    _make(path.parent)
+    with path.with_suffix(".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (path / COMPLETE).exists():
+            shutil.rmtree(path, ignore_errors=True)
+            _make(path)
+            try:
+                _install(path, order)
+                _complete(path)
+            except BaseException:
+                shutil.rmtree(path, ignore_errors=True)
+                raise
     return {}
+
+
+def _install(path: Path, order: dict[str, Any]) -> None:
+    what = "make a virtual environment (is python3-venv installed?)"
+    _check([order["python"], "-m", "venv", str(path)], what)
+    requirements = path / "requirements.txt"
+    requirements.write_text(order["requirements"], encoding="utf-8")
+    command = [str(path / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    if order["wheels"]:
+        command += ["--no-index", "--find-links", str(_folder(order) / order["wheels"])]
+    _check([*command, "--requirement", str(requirements)], "install the requirements", order["project"])
 
 
 def make_muster(order: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +152,7 @@ def clean(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _folder(order: dict[str, Any]) -> Path:
-    return Path(os.path.expandvars(order["folder"])).expanduser().absolute()
+    return Path(os.path.expandvars(order["folder"])).expanduser().resolve()
 
 
 def _find_python(order: dict[str, Any]) -> str:
@@ -172,7 +183,9 @@ def _addresses() -> list[str]:
 
 def _free_port(port_range: list[int] | None) -> int:
     """Return a port on which nothing listens."""
-    for port in range(port_range[0], port_range[1] + 1) if port_range else [0]:
+    ports = list(range(port_range[0], port_range[1] + 1)) if port_range else [0]
+    random.shuffle(ports)
+    for port in ports:
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("", port))
             return int(probe.getsockname()[1])

@@ -79,7 +79,9 @@ def unpacked(parcel: Mapping[str, Any], projects: Path | None = None) -> Request
     os.chdir(folder)
     if (project := parcel["project"]) is not None:
         sent = _received(projects or folder / PROJECTS, project)
-        os.chdir(sent.root / project["folder"])
+        inside = sent.root / project["folder"]
+        inside.mkdir(parents=True, exist_ok=True)
+        os.chdir(inside)
         target = str(sent.root / target["inside"]) if isinstance(target, dict) else target
     cluster = parcel["cluster"]
     options = SubmitOptions(

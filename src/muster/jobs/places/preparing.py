@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -167,7 +168,7 @@ def _look(hosts: Sequence[Host], wanted: Wanted, failures: Failures) -> dict[Hos
         "minor": MINOR,
         "environment_id": wanted.requirements.id,
         "muster_id": _muster_id(wanted),
-        "port_range": _ports(cluster),
+        "port_range": ports_of(cluster),
         "folders": [
             f"projects/{wanted.project_id}",
             f"wheels/{wanted.requirements.id}",
@@ -260,7 +261,7 @@ def _environment(host: Host, facts: dict[str, Any], wanted: Wanted, wheels: str)
 def push_project(host: Host, folder: str, project: Project, project_id: str) -> None:
     """Send the project's files, of which only what has changed since the last time travels."""
     target = f"{folder}/projects/{project_id}"
-    listed = b"\0".join(str(path).encode("utf-8", "surrogateescape") for path in project.files)
+    listed = b"\0".join(b"./" + os.fsencode(path) for path in project.files if not _leads_out(project, path))
     host.connection.rsync(
         "--archive",
         "--recursive",
@@ -271,6 +272,12 @@ def push_project(host: Host, folder: str, project: Project, project_id: str) -> 
         f"{host.name}:{target}/",
         listed=listed,
     )
+
+
+def _leads_out(project: Project, path: Path) -> bool:
+    """Whether a link leads to a folder outside of the project, all of which would be sent with it."""
+    source = project.root / path
+    return source.is_symlink() and source.is_dir() and not source.resolve().is_relative_to(project.root)
 
 
 def _push(host: Host, collected: Path, target: str) -> None:
@@ -284,7 +291,8 @@ def _muster_id(wanted: Wanted) -> str:
     return f"{muster_id()}-{hashlib.sha256(below.encode()).hexdigest()[:8]}"
 
 
-def _ports(cluster: NamedCluster) -> list[int] | None:
+def ports_of(cluster: NamedCluster) -> list[int] | None:
+    """Return the lowest and the highest port that a cluster lets be used; None for any."""
     if cluster.port_range is None:
         return None
     low, _, high = cluster.port_range.partition("-")

@@ -67,7 +67,7 @@ class RayPlace:
 
     def cancel(self, run: RunElsewhere, notice: Callable[[str], None]) -> bool:
         """Cancel as on the head itself; a job that has not begun, or does not end, is stopped."""
-        job = self._record.job_id
+        job = self._known_job()
         if self.early_state(run) is not None:
             is_left = self._status() == PENDING
             if is_left:
@@ -82,6 +82,7 @@ class RayPlace:
 
     def fetch(self, run: RunElsewhere, target: Path, *, only: str | None = None) -> None:
         """Have what is new packed on the head, bring it in parts, and unpack it here; see `Place`."""
+        self._known_job()
         order = {"do": "pack", "folder": run.folder, "here": _marks(target), "only": only, "length": PART_BYTES}
         with TemporaryDirectory() as scratch:
             archive = Path(scratch) / "run.tar"
@@ -117,6 +118,16 @@ class RayPlace:
             said = str(answer["stderr"]).strip().removeprefix("error: ") or f"exit code {answer['code']}"
             raise JobError(f"{self._record.host}: {said}")
         return str(answer["stdout"])
+
+    def _known_job(self) -> str:
+        """Return the job of the run; refuse a Ray that does not know it, for it may be another one."""
+        job = self._record.job_id
+        if self._jobs.info(job) is None:
+            raise JobError(
+                f"{self._record.host}: knows no job {job}\n"
+                "    is another Ray at that address now, by another tunnel, or was it started again?"
+            )
+        return job
 
     def _status(self) -> str:
         info = self._jobs.info(self._record.job_id)

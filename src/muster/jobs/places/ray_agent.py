@@ -55,7 +55,7 @@ def _look(order: dict[str, Any]) -> dict[str, Any]:
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "ray": version("ray"),
         "hostname": socket.gethostname(),
-        "folder": str(Path(order["folder"]).expanduser().absolute()),
+        "folder": str(Path(order["folder"]).expanduser().resolve()),
         "missing": list(dict.fromkeys(line for wanted in order["requirements"] for line in _missing(wanted))),
     }
 

@@ -20,6 +20,8 @@ from muster.experiment.schema import Experiment
 PACKAGE = "muster-rl"
 MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
 _NAME = re.compile(r"([A-Za-z0-9._-]+)(\[[^\]]*\])?")
+DEEPEST = 8
+_REFERENCE = re.compile(r"(?:-r|--requirement)[ =]\s*(\S+)")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 
 
@@ -127,13 +129,25 @@ def _of_project(project: Path | None, given: Sequence[str]) -> list[str]:
         return []
     try:
         if (listed := project / "requirements.txt").is_file():
-            return [line for line in listed.read_text(encoding="utf-8").splitlines() if line.strip()]
+            return _lines(listed)
         if (described := project / "pyproject.toml").is_file():
             table = tomllib.loads(described.read_text(encoding="utf-8")).get("project", {})
             return [str(line) for line in table.get("dependencies", [])]
     except (OSError, ValueError) as error:
         raise InputError(f"{project}: its requirements cannot be read: {error}") from None
     return []
+
+
+def _lines(listed: Path, depth: int = 0) -> list[str]:
+    """Return the lines of a file of requirements, with those of the files that it refers to."""
+    lines = []
+    for line in listed.read_text(encoding="utf-8").splitlines():
+        found = _REFERENCE.match(line)
+        if found is not None and depth < DEEPEST:
+            lines += _lines(listed.parent / found[1], depth + 1)
+        elif line.strip():
+            lines.append(line)
+    return lines
 
 
 def _digest(words: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from muster.errors import JobError
 from muster.jobs.commands import UnansweredError
 from muster.jobs.places.connection import Connection, UnreachableError
 from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_line
-from muster.runs.folder import ELSEWHERE
+from muster.runs.folder import CODE, ELSEWHERE
 
 CANCEL_SECONDS = 180.0
 POINTERS = ("latest", "best")
@@ -86,9 +86,12 @@ class SshPlace:
             return
         with TemporaryDirectory() as scratch:
             pointers = ["--include=*/", *(f"--include=checkpoints/{name}" for name in POINTERS), "--exclude=*"]
-            connection.rsync("--archive", "--prune-empty-dirs", *pointers, source, f"{scratch}/")
+            connection.rsync("--archive", "--safe-links", "--prune-empty-dirs", *pointers, source, f"{scratch}/")
             connection.rsync(*ALL_ELSE, source, f"{target}/")
             _place_pointers(Path(scratch), target)
+        if run.member:
+            code = f"{self._record.first.folder}/{CODE}"
+            connection.rsync(*ALL_ELSE, f"{self._record.host}:{code}", f"{run.path}/")
 
     def early_state(self, run: RunElsewhere) -> tuple[str, str] | None:
         """Nothing: a run is submitted when muster there has it; see `Place`."""
@@ -119,7 +122,7 @@ def _only(folder: str) -> list[str]:
     """Return rsync's options for folders of one name; a file that has grown is written in place, as it is read."""
     skipped = ["--exclude=/code/", "--exclude=checkpoints/"]
     return [
-        *("--archive", "--inplace", "--prune-empty-dirs"),
+        *("--archive", "--inplace", "--prune-empty-dirs", "--safe-links"),
         *skipped,
         *("--include=*/", f"--include={folder}/**", "--exclude=*"),
     ]
@@ -133,8 +136,8 @@ def _place_pointers(found: Path, target: Path) -> None:
     """Put in place what names a checkpoint that is here."""
     for pointer in found.rglob("*"):
         placed = target / pointer.relative_to(found)
-        if pointer.is_symlink() and (placed.parent / pointer.readlink()).exists():
+        if pointer.is_symlink() and (placed.parent / pointer.readlink().name).exists():
             beside = placed.with_name(f".{placed.name}.{os.getpid()}")
             beside.unlink(missing_ok=True)
-            beside.symlink_to(pointer.readlink())
+            beside.symlink_to(pointer.readlink().name)
             beside.replace(placed)

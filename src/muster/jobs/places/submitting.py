@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
+import re
 import secrets
+import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,10 +19,10 @@ from typing import Any
 from muster.clusters.named import SSH, FoundCluster, NamedCluster
 from muster.errors import InputError, JobError
 from muster.experiment import LoadedExperiment
-from muster.jobs.places.connection import require_programs, sockets_folder
+from muster.jobs.places.connection import UnreachableError, require_programs, sockets_folder
 from muster.jobs.places.host import HostError
 from muster.jobs.places.parcel import addressed, packed
-from muster.jobs.places.preparing import Failures, Notice, ReadyHost, Wanted, connect, for_each, prepare
+from muster.jobs.places.preparing import Failures, Notice, ReadyHost, Wanted, connect, for_each, ports_of, prepare
 from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_line, read_record, write_record
 from muster.jobs.places.requirements import extras_of, required
 from muster.jobs.places.ssh import SshPlace
@@ -65,7 +68,7 @@ def host_names(cluster: FoundCluster) -> list[str]:
         )
     if settings.nodes and settings.nodes > len(settings.hosts):
         raise InputError(f"--nodes {settings.nodes}: {cluster.name} has {len(settings.hosts)} hosts")
-    return list(settings.hosts[: settings.nodes or None])
+    return list(dict.fromkeys(settings.hosts[: settings.nodes or None]))
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,36 @@ def pack_shipment(request: Request, loaded: LoadedExperiment | None, hosts: list
     return Shipment(hosts, loaded, wanted)
 
 
+class UncertainError(JobError):
+    """A host did not answer while the run was started there, so it may have started."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A run on its way: its folder here, its cluster, where it was before, and the hosts that have failed."""
+
+    path: Path
+    cluster: FoundCluster
+    earlier: Elsewhere | None
+    notice: Notice
+    failures: Failures = field(default_factory=Failures)
+
+    @property
+    def name(self) -> str:
+        """The run's name there; its folder here may have been renamed since it was submitted first."""
+        return Path(self.earlier.first.folder).name if self.earlier else self.path.name
+
+    def withdraw(self) -> None:
+        """Leave the folder here as it was before."""
+        if self.earlier is not None:
+            write_record(self.path, self.earlier)
+            return
+        (self.path / ELSEWHERE).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()
+            self.path.parent.rmdir()
+
+
 def submit_by_ssh(request: Request, notice: Notice) -> Sent:
     """Send a run to its hosts and start it there, detached.
 
@@ -119,67 +152,69 @@ def submit_by_ssh(request: Request, notice: Notice) -> Sent:
     """
     require_programs()
     if request.again is not None:
-        return _continue(request, request.again.path, notice)
+        path = request.again.path
+        record = read_record(path)
+        found = FoundCluster(record.cluster, record.settings, str(path / ELSEWHERE))
+        departure = Departure(path, found, record, notice)
+        with _withdrawn_on_failure(departure):
+            return _continue(request, departure, record)
     shipment = plan_shipment(request, notice)
-    path = choose_folder(*run_base(request.command, shipment.loaded, request.options))
-    was_there = (path / ELSEWHERE).exists()
+    with _one_at_a_time(shipment.wanted.project_id):
+        path = choose_folder(*run_base(request.command, shipment.loaded, request.options))
+        earlier = read_record(path) if (path / ELSEWHERE).exists() else None
+        departure = Departure(path, request.options.cluster, earlier, notice)
+        with _withdrawn_on_failure(departure):
+            sent = _submit(request, departure, shipment)
+    seeds = shipment.loaded if request.options.seeds else None
+    return replace(sent, member=f"seed-{seeds.experiment.seed}") if seeds else sent
+
+
+@contextmanager
+def _withdrawn_on_failure(departure: Departure) -> Iterator[None]:
+    """Leave no trace of a run that was not started; one that may have been stays known."""
     try:
-        sent = _submit(request, path, shipment)
-        seeds = shipment.loaded if request.options.seeds else None
-        return replace(sent, member=f"seed-{seeds.experiment.seed}") if seeds else sent
+        yield
+    except (UncertainError, KeyboardInterrupt):
+        raise
     except BaseException:
-        if not was_there:
-            (path / ELSEWHERE).unlink(missing_ok=True)
-        with suppress(OSError):
-            path.rmdir()
-            path.parent.rmdir()
+        departure.withdraw()
         raise
 
 
-def _submit(request: Request, path: Path, shipment: Shipment) -> Sent:
-    found, wanted, names, failures = request.options.cluster, shipment.wanted, shipment.hosts, Failures()
-    earlier = read_record(path) if (path / ELSEWHERE).exists() else None
+def _submit(request: Request, departure: Departure, shipment: Shipment) -> Sent:
+    wanted, names, earlier, failures = shipment.wanted, shipment.hosts, departure.earlier, departure.failures
     if earlier is not None:
         # The results are on the first host of the run; it stays the first.
         names = [earlier.host, *(name for name in names if name != earlier.host)]
     hosts = connect(names, wanted.folder, wanted.cluster, failures)
-    with _one_at_a_time(wanted.project_id):
-        ready = prepare(hosts, wanted, failures)
-        _require_enough(found, names, [host.name for host in ready], failures, earlier)
-        parcel = packed(request, path.name, shipment.loaded, wanted.project, wanted.project_id)
-        return _start(found, path, ready, parcel, failures, wanted.notice)
+    ready = prepare(hosts, wanted, failures)
+    _require_enough(departure, names, ready)
+    return _start(
+        departure, ready, packed(request, departure.name, shipment.loaded, wanted.project, wanted.project_id)
+    )
 
 
-def _continue(request: Request, path: Path, notice: Notice) -> Sent:
+def _continue(request: Request, departure: Departure, record: Elsewhere) -> Sent:
     """Start a run again on its hosts, as it was submitted."""
-    record, failures = read_record(path), Failures()
-    found = FoundCluster(record.cluster, record.settings, str(path / ELSEWHERE))
-    names = list(record.hosts)
+    found, failures, names = departure.cluster, departure.failures, list(record.hosts)
     hosts = connect(names, default_folder(found), found.cluster, failures)
-    met = for_each(hosts, lambda host: host.ask("meeting", {"port_range": None}), failures)
-    _require_enough(found, names, [host.name for host in met], failures, record)
+    met = for_each(hosts, lambda host: host.ask("meeting", {"port_range": ports_of(found.cluster)}), failures)
     ready = []
     for host, met_at in met.items():
         known = record.hosts[host.name]
-        runs = known.folder.removesuffix(f"/{path.name}")
+        runs = str(Path(known.folder).parent)
         facts = {**met_at, "folder": runs, "hostname": known.hostname}
         ready.append(ReadyHost(host, facts, known.python, runs))
-    return _start(found, path, ready, packed(request, path.name, None, None, ""), failures, notice)
+    _require_enough(departure, names, ready)
+    return _start(departure, ready, packed(request, departure.name, None, None, ""))
 
 
-def _start(
-    found: FoundCluster,
-    path: Path,
-    ready: Sequence[ReadyHost],
-    parcel: Mapping[str, Any],
-    failures: Failures,
-    notice: Notice,
-) -> Sent:
+def _start(departure: Departure, ready: Sequence[ReadyHost], parcel: Mapping[str, Any]) -> Sent:
     """Start the run on all hosts that are ready; if one then fails, the others start again without it."""
-    names = [one.name for one in ready]
-    record = _record(found, path, ready)
-    write_record(path, record)
-    parts = _parts(path.name, ready) if found.cluster.scheduler == SSH else [None]
+    found, failures = departure.cluster, departure.failures
+    record = _record(departure, ready)
+    write_record(departure.path, record)
+    parts = _parts(departure.name, ready) if found.cluster.scheduler == SSH else [None]
     parcels = {
         one.host: (one, addressed(parcel, one.folder, one.runs, _there(found), part))
         for one, part in zip(ready, parts, strict=True)
@@ -187,12 +222,17 @@ def _start(
     lost = Failures()
     started = for_each(parcels, lambda host: _receive(*parcels[host]), lost)
     if not lost:
-        return Sent(path, record, started[ready[0].host], failures)
-    _undo(record, path, [host.name for host in started], notice)
+        return Sent(departure.path, record, started[ready[0].host], failures)
+    if any(isinstance(error, UnreachableError) for error in lost.values()):
+        raise UncertainError(
+            f"--on {found.name}: the run may have started, for a host did not answer{lost.lines()}\n"
+            f"    muster status {departure.path.name} shows it, muster cancel {departure.path.name} ends it"
+        )
+    _undo(record, departure, [host.name for host in started])
     failures.update(lost)
     left = [one for one in ready if one.name not in lost]
-    _require_enough(found, names, [one.name for one in left], failures, None)
-    return _start(found, path, left, parcel, failures, notice)
+    _require_enough(departure, [one.name for one in ready], left)
+    return _start(departure, left, parcel)
 
 
 def _parts(name: str, ready: Sequence[ReadyHost]) -> list[Part | None]:
@@ -204,7 +244,7 @@ def _parts(name: str, ready: Sequence[ReadyHost]) -> list[Part | None]:
 
 def _receive(ready: ReadyHost, parcel: dict[str, Any]) -> list[str]:
     """Have the request carried out on a host; return the ids of its jobs."""
-    line = f"exec {ready.python} -P -m muster receive"
+    line = f"exec {shlex.quote(ready.python)} -P -m muster receive"
     done = ready.host.connection.run(line, json.dumps(parcel).encode() + b"\n", seconds=START_SECONDS)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().removeprefix("error: ")
@@ -215,12 +255,12 @@ def _receive(ready: ReadyHost, parcel: dict[str, Any]) -> list[str]:
     return jobs
 
 
-def _undo(record: Elsewhere, path: Path, names: Sequence[str], notice: Notice) -> None:
+def _undo(record: Elsewhere, departure: Departure, names: Sequence[str]) -> None:
     """End what was started on hosts whose fellows have failed."""
-    kept = {name: record.hosts[name] for name in names}
-    if kept:
+    kept = replace(record, hosts={name: record.hosts[name] for name in names})
+    if names:
         with suppress(JobError):
-            SshPlace(replace(record, hosts=kept)).cancel(RunElsewhere(path, replace(record, hosts=kept)), notice)
+            SshPlace(kept).cancel(RunElsewhere(departure.path, kept), departure.notice)
 
 
 def _there(found: FoundCluster) -> FoundCluster:
@@ -232,13 +272,15 @@ def _there(found: FoundCluster) -> FoundCluster:
     return replace(found, cluster=NamedCluster.model_validate(table))
 
 
-def _record(found: FoundCluster, path: Path, ready: Sequence[ReadyHost]) -> Elsewhere:
+def _record(departure: Departure, ready: Sequence[ReadyHost]) -> Elsewhere:
+    found = departure.cluster
     return Elsewhere(
         kind="ssh",
         cluster=found.name,
         scheduler=str(found.cluster.scheduler),
         hosts={
-            one.name: HostRecord(f"{one.runs}/{path.name}", one.python, one.facts["hostname"]) for one in ready
+            one.name: HostRecord(f"{one.runs}/{departure.name}", one.python, one.facts["hostname"])
+            for one in ready
         },
         table=found.cluster.model_dump(exclude_unset=True, exclude_none=True, mode="json"),
     )
@@ -256,15 +298,15 @@ def _head_address(ready: Sequence[ReadyHost]) -> str:
     return f"{(known or own or [name])[0]}:{head.facts['port']}"
 
 
-def _require_enough(
-    found: FoundCluster, names: Sequence[str], ready: Sequence[str], failures: Failures, earlier: Elsewhere | None
-) -> None:
-    least = found.cluster.min_nodes or len(names)
-    if earlier is not None and earlier.host not in ready:
+def _require_enough(departure: Departure, names: Sequence[str], ready: Sequence[ReadyHost]) -> None:
+    """Refuse to begin with fewer hosts than are asked for, or without the one that has the checkpoints."""
+    found, failures, earlier = departure.cluster, departure.failures, departure.earlier
+    if earlier is not None and earlier.host not in [one.name for one in ready]:
         raise JobError(
             f"--on {found.name}: {earlier.host} is not ready, but has the run's checkpoints{failures.lines()}"
         )
-    if len(ready) < min(least, len(names)) or not ready:
+    least = min(found.cluster.min_nodes or len(names), len(names))
+    if len(ready) < least or not ready:
         if len(names) == 1:
             raise failures.first()
         hint = f"\n    --min-nodes {len(ready)} runs without them" if ready else ""
@@ -305,8 +347,9 @@ def _project_id(project: Project | None) -> str:
     """Return the name of a project's folder on the hosts: another one for each folder and machine."""
     if project is None:
         return "none"
-    where = f"{socket.gethostname()}:{project.root}"
-    return f"{project.root.name or 'root'}-{hashlib.sha256(where.encode()).hexdigest()[:8]}"
+    where = socket.gethostname().encode() + b":" + os.fsencode(project.root)
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", project.root.name) or "root"
+    return f"{name}-{hashlib.sha256(where).hexdigest()[:8]}"
 
 
 @contextmanager
