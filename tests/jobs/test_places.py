@@ -18,6 +18,7 @@ from muster.jobs.folder import JobFolder
 from muster.jobs.places import host_agent, parcel
 from muster.jobs.places.asking import read_states_elsewhere
 from muster.jobs.places.connection import Connection
+from muster.jobs.places.preparing import _leads_out
 from muster.jobs.places.record import (
     Elsewhere,
     HostRecord,
@@ -28,7 +29,14 @@ from muster.jobs.places.record import (
 )
 from muster.jobs.places.requirements import extras_of, muster_id, required
 from muster.jobs.places.ssh import ALL_ELSE
-from muster.jobs.places.submitting import host_names, plan_shipment
+from muster.jobs.places.submitting import (
+    Departure,
+    UncertainError,
+    _require_enough,
+    _withdrawn_on_failure,
+    host_names,
+    plan_shipment,
+)
 from muster.jobs.request import Request, make_plan
 from muster.jobs.snapshot import find_project
 from muster.jobs.submission import Part, SubmitOptions
@@ -287,6 +295,9 @@ def test_the_agent_runs_by_itself_and_says_what_is_wrong(tmp_path: Path) -> None
     assert not (tmp_path / "muster").exists()
     (tmp_path / "muster").mkdir()
     assert ask(do="clean", is_default=False) == {"removed": False}
+    (tmp_path / "muster" / "thesis.tex").write_text("")
+    assert "holds other files" in ask(**look)["failure"]
+    assert ask(do="clean", is_default=False) == {"removed": False}
 
 
 def test_the_folder_of_connections_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,3 +350,58 @@ def test_a_host_cannot_write_what_is_not_a_runs(tmp_path: Path) -> None:
     subprocess.run(["rsync", *ALL_ELSE, f"{there}/", f"{here}/"], check=True)
     assert sorted(path.name for path in here.rglob("*")) == [ELSEWHERE, "job", "metrics.csv"]
     assert (here / ELSEWHERE).read_text() == "the host"
+
+
+def departure(tmp_path: Path, earlier: Elsewhere | None) -> Departure:
+    return Departure(tmp_path / "renamed", cluster(hosts=["node1"]), earlier, print)
+
+
+def test_a_run_that_was_renamed_here_keeps_its_name_there(tmp_path: Path) -> None:
+    assert departure(tmp_path, record()).name == "a"
+    assert departure(tmp_path, None).name == "renamed"
+
+
+def test_a_run_that_may_have_started_stays_known(tmp_path: Path) -> None:
+    for error, is_known in (
+        (JobError("refused"), False),
+        (UncertainError("?"), True),
+        (KeyboardInterrupt(), True),
+    ):
+        one = departure(tmp_path, None)
+        write_record(one.path, record())
+        with pytest.raises(type(error)), _withdrawn_on_failure(one):
+            raise error
+        assert (one.path / ELSEWHERE).exists() is is_known
+    again = departure(tmp_path, record(cluster="before"))
+    with pytest.raises(JobError), _withdrawn_on_failure(again):
+        write_record(again.path, record(cluster="after"))
+        raise JobError("refused")
+    assert read_record(again.path).cluster == "before"
+
+
+def test_a_run_is_not_continued_without_the_host_of_its_checkpoints(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"me@node1\.site is not ready, but has the run's checkpoints"):
+        _require_enough(departure(tmp_path, record()), ["me@node1.site"], [])
+
+
+def test_files_that_requirements_refer_to_are_read(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("-r more/base.txt\npyomo\n")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "base.txt").write_text("scipy\n")
+    assert required(set(), tmp_path, ()).lines[-2:] == ("scipy", "pyomo")
+
+
+def test_a_link_that_leads_out_of_the_project_is_not_followed(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (project / "data").symlink_to(tmp_path / "data")
+    (project / "inner").symlink_to(project / "sub")
+    found = find_project(project, project / "runs")
+    assert _leads_out(found, Path("data"))
+    assert not _leads_out(found, Path("inner"))
+
+
+def test_lines_for_a_host_survive_any_login_shell() -> None:
+    connection = Connection("node1", ["export A='x y'", "# what a day!"], is_login=False)
+    remote = connection._remote("echo $A")
+    assert "\n" not in remote and "!" not in remote
+    assert subprocess.run(["sh", "-c", remote], capture_output=True, text=True, check=True).stdout == "x y\n"
