@@ -28,14 +28,13 @@ from muster.jobs.places.record import (
     write_record,
 )
 from muster.jobs.places.requirements import extras_of, muster_id, required
+from muster.jobs.places.shipment import host_names, plan_shipment
 from muster.jobs.places.ssh import ALL_ELSE
 from muster.jobs.places.submitting import (
     Departure,
     UncertainError,
     _require_enough,
     _withdrawn_on_failure,
-    host_names,
-    plan_shipment,
 )
 from muster.jobs.request import Request, make_plan
 from muster.jobs.snapshot import find_project

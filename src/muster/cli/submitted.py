@@ -24,7 +24,7 @@ def _is_ray(request: Request) -> bool:
 def show_shipment(request: Request) -> None:
     """Show what would be sent to hosts that are reached by ssh, or to a Ray that exists."""
     from muster.jobs.places.ray_submitting import plan_ray_shipment
-    from muster.jobs.places.submitting import plan_shipment
+    from muster.jobs.places.shipment import plan_shipment
 
     shipment = (plan_ray_shipment if _is_ray(request) else plan_shipment)(request, show_notice)
     wanted, screen = shipment.wanted, console()

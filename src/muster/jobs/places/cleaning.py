@@ -12,7 +12,7 @@ from muster.jobs.places.host import Host, HostError
 from muster.jobs.places.parcel import RUNS
 from muster.jobs.places.preparing import Failures, connect, for_each
 from muster.jobs.places.record import last_line
-from muster.jobs.places.submitting import default_folder
+from muster.jobs.places.shipment import default_folder
 from muster.jobs.states import ENDED_STATES
 
 

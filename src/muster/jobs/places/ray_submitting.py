@@ -20,7 +20,8 @@ from muster.jobs.places.preparing import Wanted
 from muster.jobs.places.ray_jobs import PENDING, RUNNING, RayJobs, marked, new_id, write_archive
 from muster.jobs.places.record import Elsewhere, HostRecord, read_record, write_record
 from muster.jobs.places.requirements import MINOR, Requirements, public_version
-from muster.jobs.places.submitting import Sent, Shipment, default_folder, pack_shipment
+from muster.jobs.places.shipment import Shipment, default_folder, pack_shipment
+from muster.jobs.places.submitting import Sent
 from muster.jobs.request import Request
 from muster.jobs.submission import choose_folder, require_trainable, run_base
 from muster.runs.folder import ELSEWHERE
