@@ -132,6 +132,7 @@ def test_another_user_reaches_no_file_and_no_socket(own_ray: Path) -> None:
     ],
     ids=lambda foreign: next(iter(foreign)),
 )
+@pytest.mark.long
 def test_settings_for_another_ray_do_not_disturb(foreign: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("2" * 64)

@@ -46,6 +46,7 @@ def lines_of(metrics: Path) -> int:
     return metrics.read_text().count("\n") if metrics.exists() else 0
 
 
+@pytest.mark.long
 def test_a_grid_end_to_end(tmp_path: Path) -> None:
     write(tmp_path, GRID)
     done = muster("sweep", "exp.toml", "--name", "s", "--json", cwd=tmp_path)
