@@ -21,10 +21,12 @@ NAMES = (
     "rendezvous",
     "strangers",
     "signals",
+    "misbehaviour",
     "throughput",
     "solving",
     "growth",
     "scaling",
+    "batched",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -8,7 +8,6 @@ import pickle
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -18,13 +17,16 @@ import numpy as np
 from muster import train
 from muster.clusters.local import ray_for
 from muster.engines.builtin import engine
-from muster.engines.builtin.groups import EnvGroup, GroupSettings, Weights
-from muster.engines.builtin.modelling import ModelSettings
-from muster.engines.builtin.ray_collector import RayCollector
-from muster.engines.builtin.workers import Sampled
-from muster.engines.engine import Tell
-from muster.simulators.building import Simulator
+from muster.engines.builtin.networks.model_settings import ModelSettings
+from muster.engines.builtin.sampling.fragments import Weights
+from muster.engines.builtin.sampling.groups import EnvGroup, GroupSettings
+from muster.engines.builtin.sampling.ray_collector import RayCollector
+from muster.engines.builtin.sampling.workers import Sampled
 from muster.simulators.describing import describe_actions, describe_observations
+from muster.simulators.simulator import Simulator
+from muster.stepping.building import build
+from muster.stepping.failures import Supervision
+from muster.stepping.many import SteppingSettings
 from muster.training import TrainOptions
 
 RESULTS = Path(__file__).parent / "results"
@@ -45,10 +47,10 @@ class MeasuredCollector(RayCollector):
     cpus: ClassVar[list[float]] = []
     walls: ClassVar[list[float]] = []
 
-    def collect(self, weights: Weights, interrupted: Callable[[], bool], tell: Tell) -> Sampled:
+    def collect(self, weights: Weights) -> Sampled:
         """Note what a batch took."""
         cpu, wall = time.process_time(), time.perf_counter()
-        sampled = super().collect(weights, interrupted, tell)
+        sampled = super().collect(weights)
         self.cpus.append(time.process_time() - cpu)
         self.walls.append(time.perf_counter() - wall)
         return sampled
@@ -145,19 +147,16 @@ def _by_length(length: int) -> dict[str, float]:
 def _fragment_bytes(length: int, envs: int) -> int:
     """Return the size of a fragment as it is sent: sampled in this process, and pickled."""
     simulator = Simulator("benchmarks.workloads:Sleeping", {"seconds": 0.0})
-    env = simulator.build()
+    env = build(simulator)
+    observations, actions = describe_observations(env.observation_space), describe_actions(env.action_space)
     settings = GroupSettings(
-        simulator,
-        describe_observations(env.observation_space),
-        describe_actions(env.action_space),
-        envs,
+        SteppingSettings(simulator, observations, actions, envs, seed=0),
         length,
-        seed=0,
         gamma=0.99,
         lambda_=0.95,
         model=ModelSettings((64, 64), "tanh"),
     )
-    group = EnvGroup(settings, 0, [0] * envs)
+    group = EnvGroup(settings, 0, [0] * envs, Supervision(lambda _: None))
     group.start()
     weights = Weights(settings.networks().initial(np.random.default_rng(0)), None, 1.0)
     return len(pickle.dumps(group.sample(weights), protocol=5))

@@ -21,6 +21,7 @@ import psutil
 
 from muster.clusters.launching.board_client import BoardClient, HeadGoneError
 from muster.clusters.launching.board_server import Address, BoardServer
+from muster.clusters.launching.board_topics import Topic
 from muster.clusters.launching.local_ranks import LocalLeader, RankCard, follow
 from muster.clusters.launching.rendezvous import MeetingFolder, await_board
 from muster.clusters.launching.tls import client_context
@@ -109,7 +110,7 @@ class _BoardHead:
         self.address: Address = self._board.address
 
     def num_here(self) -> int:
-        return len(self._board.all_of("host-"))
+        return len(self._board.all_of(Topic.HOST))
 
     def end(self) -> None:
         self._board.announce(done=0)
@@ -176,10 +177,10 @@ def _be_rank(place: str, way: str, secret: bytes, rank: int, given: list[object]
         address = found[0]
     board = BoardClient(address, secret, rank)
     board.connect(60, lambda: False)
-    board.put(f"host-{rank}", {"rank": rank}, 60)
+    board.put(Topic.HOST, {"rank": rank}, seconds=60)
     state = None
     with suppress(HeadGoneError):
-        while state is None or "done" not in state:
+        while state is None or state.done is None:
             state = board.state(5)
 
 

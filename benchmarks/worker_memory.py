@@ -58,7 +58,7 @@ def measure_builtin() -> tuple[float, float]:
 
     from muster import train
     from muster.training import TrainOptions
-    from muster.training.listening import Silence
+    from muster.training.listener import Silence
 
     found: list[tuple[float, float]] = []
 

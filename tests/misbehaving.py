@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
+import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +23,17 @@ FAILS_AT = 4
 LINE = "the solver has something to say\n"
 
 
+class OwnError(BaseException):
+    """Derives from what nobody should derive from."""
+
+
+class SpeechlessError(Exception):
+    """Cannot even say what is wrong."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
 class Misbehaving(gymnasium.Env[Any, Any]):
     """Shows which of two actions pays; misbehaves at the fifth step of episodes whose seed `every` divides."""
 
@@ -29,16 +43,21 @@ class Misbehaving(gymnasium.Env[Any, Any]):
         self.observation_space = spaces.Box(-1, 1, (2,))
         self.action_space = spaces.Discrete(2)
         self.how, self.every = how, every
-        self.steps, self.fails, self.shown = 0, False, 0
+        self.steps, self.fails, self.shown, self.has_stepped = 0, False, 0, False
         if how == "build" and index == 1 and not type(self).failed_to_build:
             type(self).failed_to_build = True
             raise OSError("no licence left")
+        if how == "hang in build":
+            time.sleep(60)
+        misuse_process(how)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self.steps, self.fails = 0, seed is not None and seed % self.every == 0
         if self.fails and self.how == "reset":
             raise RuntimeError("no restart file")
+        if self.fails and self.how == "hang in reset":
+            time.sleep(60)
         if self.fails and self.how == "NaN at reset":
             return np.full(2, np.nan, np.float32), {}
         return self._observe(), {}
@@ -46,6 +65,7 @@ class Misbehaving(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         reward = float(action == self.shown)
         misbehaves = self.fails and self.steps == FAILS_AT
+        self.has_stepped = True
         self.steps += 1
         outcome: tuple[Any, ...] = self._observe(), reward, self.steps == LENGTH, False, {}
         return misbehave(self.how, outcome) if misbehaves else outcome
@@ -53,6 +73,8 @@ class Misbehaving(gymnasium.Env[Any, Any]):
     def close(self) -> None:
         if self.how == "close":
             raise RuntimeError("the socket is gone")
+        if self.how == "hang in close" and self.has_stepped:
+            time.sleep(60)
 
     def _observe(self) -> Any:
         self.shown = int(self.np_random.integers(2))
@@ -71,6 +93,18 @@ def misbehave(how: str, outcome: tuple[Any, ...]) -> Any:
             raise MemoryError("no room for the mesh")
         case "sys.exit":
             sys.exit("goodbye")
+        case "KeyboardInterrupt":
+            raise KeyboardInterrupt("not the user's")
+        case "BaseException":
+            raise OwnError("of no known kind")
+        case "GeneratorExit":
+            raise GeneratorExit("out of here")
+        case "failing __str__":
+            raise SpeechlessError
+        case "megabytes":
+            raise ValueError("x" * 5_000_000)
+        case "surrogates":
+            raise ValueError("caf\udce9")
         case "hang":
             time.sleep(60)
         case "hang in C":
@@ -87,6 +121,8 @@ def misbehave(how: str, outcome: tuple[Any, ...]) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
         case "print":
             print(LINE * 100_000)
+        case "None":
+            return None
     return outcome
 
 
@@ -100,7 +136,38 @@ def _changed(how: str, observation: Any, reward: float, terminated: bool, trunca
         "wrong type": ("north", reward, *rest),
         "outside": (observation * 7, reward, *rest),
         "four values": (observation, reward, terminated, info),
+        "strange truth": (observation, reward, np.array([True, False]), truncated, info),
+        "info of a wrong type": (observation, reward, terminated, truncated, 7),
     }.get(how)
+
+
+def misuse_process(how: str) -> None:
+    """Change the process that a simulator lives in, as simulators do."""
+    match how:
+        case "chdir":
+            os.chdir("/")
+        case "signal handlers":
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+                with suppress(ValueError):
+                    signal.signal(number, signal.SIG_IGN)
+        case "environment":
+            os.environ.clear()
+        case "closed streams":
+            for descriptor in (0, 1, 2):
+                with suppress(OSError):
+                    os.close(descriptor)
+        case "closed descriptors":
+            os.closerange(3, 64)
+        case "children":
+            subprocess.Popen(["sleep", "90"], close_fds=False)
+        case "threads":
+            threading.Thread(target=time.sleep, args=(90,)).start()
+        case "socket time-out":
+            socket.setdefaulttimeout(0.001)
+        case "numpy.seterr":
+            np.seterr(all="raise")
+        case "stdout":
+            sys.stdout = sys.stderr = None
 
 
 class Heeded(Misbehaving):

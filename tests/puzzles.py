@@ -168,6 +168,28 @@ class Masked(Puzzle):
         return super()._reward(action)
 
 
+class SeldomMasked(Masked):
+    """Comes with a mask at every second step, and with one that allows nothing at the end of an episode."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        gymnasium.Env.reset(self, seed=seed)
+        self.length = int(self.np_random.integers(3, LENGTH + 1))
+        self.steps = 0
+        return self._next()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, self.steps == self.length, False, info
+
+    def _info(self) -> dict[str, Any]:
+        if self.steps == self.length:
+            return {"action_mask": np.zeros_like(self.mask)}
+        if self.steps % 2:
+            self.mask = np.ones_like(self.mask)
+            return {}
+        return {"action_mask": self.mask}
+
+
 class BadlyMasked(Puzzle):
     """Its third step comes with a mask that cannot be."""
 

@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "src" / "muster"
-RANKS = {
-    "errors": 0,
-    "files": 1,
-    "experiment": 2,
-    "simulators": 2,
-    "policies": 2,
-    "engines": 3,
-    "clusters": 3,
-    "runs": 3,
-    "training": 4,
-    "reports": 4,
-    "jobs": 5,
-    "sweeps": 5,
-    "cli": 6,
-}
-NEIGHBOURS = {
-    ("experiment", "simulators"),
-    ("policies", "simulators"),
-    ("clusters", "runs"),
-    ("training", "reports"),
-}
+from tests.rooms import (
+    ENGINE_RANKS,
+    NEIGHBOURS,
+    PACKAGE,
+    RANKS,
+    drawing,
+    imports_of,
+    own_files,
+    room_of,
+)
 
-
-def imports_of(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-
-
-def own_files() -> list[Path]:
-    return [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE]
+DESIGN = PACKAGE.parents[1] / "docs" / "design.md"
 
 
 @pytest.mark.parametrize("path", own_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_dependencies_point_one_way(path: Path) -> None:
-    room = path.relative_to(PACKAGE).parts[0]
+    room = room_of(path)
     for module in imports_of(path):
         parts = module.split(".")
         if parts[0] != "muster" or len(parts) == 1 or parts[1] == room:
@@ -57,9 +35,55 @@ def test_dependencies_point_one_way(path: Path) -> None:
         assert allowed, f"{room} imports {module}"
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "engines/builtin").rglob("*.py")), ids=lambda path: path.name)
+def test_the_engine_s_rooms_point_one_way(path: Path) -> None:
+    room = path.parent.name
+    for module in imports_of(path):
+        parts = module.split(".")
+        if room in ENGINE_RANKS and parts[:3] == ["muster", "engines", "builtin"] and parts[3] != room:
+            assert ENGINE_RANKS.get(parts[3], 9) < ENGINE_RANKS[room], f"{room} imports {module}"
+
+
+def test_only_one_room_calls_a_simulator() -> None:
+    """Elsewhere, what has `step` or `reset` is one of these: an optimiser, or an object of the room itself."""
+    known = {"optimizer", "simulators", "_live", "live"}
+    for path in own_files():
+        if room_of(path) == "stepping":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                method, receiver = node.func.attr, ast.unparse(node.func.value).rpartition(".")[2]
+                assert method not in ("step", "reset", "render") or receiver in known, f"{path}:{node.lineno}"
+                assert receiver != "gymnasium" or method not in ("make", "make_vec"), f"{path}:{node.lineno}"
+
+
+def test_the_design_shows_what_is_really_imported() -> None:
+    assert drawing() in DESIGN.read_text(), "put what `python -m tests.rooms` prints into docs/design.md"
+
+
+def test_every_room_is_in_the_design() -> None:
+    text = DESIGN.read_text()
+    rooms = {room_of(path) for path in own_files()}
+    assert rooms == {room for room in RANKS if (PACKAGE / room).is_dir()}
+    assert not [room for room in rooms if f"`{room}/`" not in text]
+
+
 def test_only_one_module_starts_ray() -> None:
     starters = [path.name for path in own_files() if "ray.init(" in path.read_text()]
     assert starters == ["local.py"]
+
+
+def test_private_names_of_ray_are_in_one_file() -> None:
+    private = re.compile(
+        r"\bray(\.\w+)*\._[a-z]|\bray\.experimental|_raylet|_global_node|\b_node_ip_address|\b_temp_dir\b"
+    )
+    users = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if private.search(path.read_text())}
+    assert users == {Path("ray_private.py")}
+
+
+def test_names_of_environment_variables_are_in_one_file() -> None:
+    spelled = {path.name for path in PACKAGE.rglob("*.py") if "MUSTER_" in path.read_text()}
+    assert spelled == {"environment_variables.py"}
 
 
 def test_only_the_sweeps_import_tune() -> None:
@@ -97,7 +121,7 @@ def test_the_command_line_and_the_built_in_engine_import_neither_torch_nor_rllib
 
 def test_a_worker_imports_neither_torch_nor_rllib_nor_the_experiment() -> None:
     code = (
-        "import sys, muster.engines.builtin.workers\n"
+        "import sys, muster.engines.builtin.sampling.workers\n"
         "heavy = {'torch', 'ray', 'pydantic', 'rich', 'typer', 'tensorboard'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
@@ -108,5 +132,6 @@ def test_a_worker_imports_neither_torch_nor_rllib_nor_the_experiment() -> None:
 def test_the_public_names() -> None:
     import muster
 
-    assert muster.__all__ == ["Experiment", "Policy", "TrainResult", "__version__", "load_policy", "train"]
+    names = ["Experiment", "Policy", "TrainResult", "Training", "__version__", "load_policy", "train", "training"]
+    assert muster.__all__ == names
     assert all(hasattr(muster, name) for name in muster.__all__)

@@ -290,3 +290,43 @@ class Stuck(Guess):
     def close(self) -> None:
         if self.where == "close" and self.taken > 100:
             time.sleep(60)
+
+
+class Large(Guess):
+    """Takes time to build, and memory."""
+
+    def __init__(self, seconds: float = 0.0, mebibytes: int = 0) -> None:
+        super().__init__()
+        time.sleep(seconds)
+        self.mesh = np.ones(mebibytes * 1024**2, np.uint8)
+
+
+class Canvas(Guess):
+    """Shows an image of any shape."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.observation_space: Any = spaces.Box(0, 255, tuple(shape), np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(self.observation_space.shape, np.uint8), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        _, reward, terminated, truncated, info = super().step(action)
+        return np.full(self.observation_space.shape, self.shown, np.uint8), reward, terminated, truncated, info
+
+
+class Sleepy(Guess):
+    """Takes a while for each step, though not too long."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.15)
+        return super().step(action)
+
+
+class EndsInClose(Guess):
+    """Takes its process with it when it is closed."""
+
+    def close(self) -> None:
+        os._exit(5)

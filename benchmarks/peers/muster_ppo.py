@@ -11,10 +11,10 @@ from unittest.mock import patch
 from protocol import BATCH, ENVS, EPOCHS, GAMMA, LAMBDA, LR, MINIBATCH, Peer, hidden
 
 from muster import train
-from muster.engines.builtin import planning
+from muster.engines.builtin import plan as planning
 from muster.engines.builtin.engine import BuiltinEngine
 from muster.training import TrainOptions
-from muster.training.listening import Silence
+from muster.training.listener import Silence
 from muster.training.progress import Progress
 
 ROOT = Path(__file__).parents[2]

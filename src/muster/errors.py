@@ -77,13 +77,9 @@ class OwnershipError(InputError):
 
 
 class SimulatorError(MusterError):
-    """The user's simulator failed too often; carries the failures that are not yet in the record."""
+    """The user's simulator failed too often, or where it must not fail at all."""
 
     exit_code = 3
-
-    def __init__(self, message: str, failures: Sequence[Any] = ()) -> None:
-        super().__init__(message)
-        self.failures = list(failures)
 
 
 class ClusterError(MusterError):

@@ -156,7 +156,7 @@ MISTAKES = [
     (["train", "nosuch-v0"], 2, "no simulator 'nosuch-v0' is registered with Gymnasium"),
     (["train", "bad.toml"], 2, "bad.toml: 5 problems"),
     (["train", "CartPole-v1", "--runs-dir", "/proc/none"], 2, "choose another place with --runs-dir"),
-    (["train", "CartPole-v1", "--algorithm", "A2C"], 2, "no algorithm 'A2C'; expected one of PPO, TRPO, DQN"),
+    (["train", "CartPole-v1", "--algorithm", "A3C"], 2, "no algorithm 'A3C'; expected one of PPO, TRPO, A2C"),
     (["train", "CartPole-v1", "--name", "first"], 2, "use --resume to continue it"),
     (
         ["train", "CartPole-v1", "--name", "damaged", "--resume", "--stop-iterations", "3"],

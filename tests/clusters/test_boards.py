@@ -15,6 +15,7 @@ import pytest
 
 from muster.clusters.launching.board_client import BoardClient, HeadGoneError
 from muster.clusters.launching.board_server import MOST_STRANGERS, BoardServer
+from muster.clusters.launching.board_topics import HeadState, Topic
 from muster.clusters.launching.causes import why_absent, why_unreachable
 from muster.clusters.launching.local_ranks import LocalLeader, RankCard, follow
 from muster.clusters.launching.tls import client_context
@@ -39,16 +40,16 @@ def client(board: BoardServer, rank: int = 1, secret: bytes = SECRET, host: str 
 
 def test_the_head_reads_what_hosts_write_and_they_follow_its_state(board: BoardServer) -> None:
     one, two = client(board, 1), client(board, 2)
-    one.put("host-1", {"host": "a"})
-    two.put("host-2", {"host": "b"})
-    assert board.all_of("host-") == {1: {"host": "a"}, 2: {"host": "b"}}
-    two.put("signals-7", [15])
-    assert board.take_all_of("signals-") == [[15]]
-    assert board.take_all_of("signals-") == []
-    assert one.state(0.1) == {"version": 0}
+    one.put(Topic.HOST, {"host": "a"})
+    two.put(Topic.HOST, {"host": "b"})
+    assert board.all_of(Topic.HOST) == {1: {"host": "a"}, 2: {"host": "b"}}
+    two.put(Topic.SIGNALS, [15], number=7)
+    assert board.take_all_of(Topic.SIGNALS) == [[15]]
+    assert board.take_all_of(Topic.SIGNALS) == []
+    assert one.state(0.1) == HeadState(version=0)
     threading.Timer(0.3, lambda: board.announce(done=7)).start()
     started = time.monotonic()
-    assert one.state(10) == {"version": 1, "done": 7}
+    assert one.state(10) == HeadState(version=1, done=7)
     assert time.monotonic() - started < 5
     assert board.is_connected(1)
     assert not board.is_connected(2)
@@ -58,8 +59,8 @@ def test_the_head_reads_what_hosts_write_and_they_follow_its_state(board: BoardS
 
 def test_a_host_reads_only_what_is_handed_out_to_it(board: BoardServer) -> None:
     board.hand_out({"a": {"cpus": 4}, "b": {"cpus": 2}})
-    assert client(board, 1, host="b").state(0.1) == {"version": 0, "own": {"cpus": 2}}
-    assert client(board, 2, host="c").state(0.1) == {"version": 0}
+    assert client(board, 1, host="b").state(0.1) == HeadState(version=0, own={"cpus": 2})
+    assert client(board, 2, host="c").state(0.1) == HeadState(version=0)
 
 
 def test_without_the_secret_nobody_gets_in(board: BoardServer) -> None:
@@ -70,9 +71,9 @@ def test_without_the_secret_nobody_gets_in(board: BoardServer) -> None:
         socket.create_connection(board.address) as plain,
         ssl._create_unverified_context().wrap_socket(plain) as anyone,
     ):
-        anyone.sendall(b'{"put": "host-9", "value": 1}\n')
+        anyone.sendall(b'{"put": "host", "number": 9, "value": 1}\n')
         assert anyone.recv(100) == b""
-    assert board.all_of("host-") == {}
+    assert board.all_of(Topic.HOST) == {}
 
 
 def test_what_crosses_cannot_be_read_on_the_way(board: BoardServer) -> None:
@@ -96,7 +97,7 @@ def test_what_crosses_cannot_be_read_on_the_way(board: BoardServer) -> None:
     through = BoardClient(relay.getsockname(), SECRET, 1)
     state = through.state(1)
     assert state is not None
-    assert state["token"] == "the token of Ray"
+    assert state.token == "the token of Ray"
     assert len(seen) > 500
     assert b"token" not in seen
     relay.close()

@@ -11,23 +11,30 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muster.clusters.allocation.model import Machine, Sourced
+from muster.clusters.allocation.model import Host, Machine, Sourced
+from muster.clusters.allocation.reading import read_allocation
+from muster.clusters.allocation.shares import share_of
+from muster.clusters.doctor import host_examination
 from muster.clusters.doctor.cluster_checks import ClockReading, check_clock, check_presence
+from muster.clusters.doctor.doctor_options import DoctorOptions
 from muster.clusters.doctor.door import Door, knock
 from muster.clusters.doctor.environment_checks import check_other_rays, check_processes, check_proxies
-from muster.clusters.doctor.findings import Finding, problem, well
+from muster.clusters.doctor.findings import HostFinding, problem, well
 from muster.clusters.doctor.folder_board import FolderBoard
 from muster.clusters.doctor.folder_checks import check_temporary_folder
-from muster.clusters.doctor.ranks import Card, Doorplate
+from muster.clusters.doctor.ranks import Doorplate, ExaminedRank, Topic
 from muster.clusters.doctor.report import make_report
 from muster.clusters.doctor.share_checks import check_cpus, check_memory
+from muster.clusters.launching import host_ray
+from muster.clusters.launching.launch_options import LaunchOptions
 from muster.clusters.mounts import mount_type
+from muster.errors import ClusterError
 from muster.simulators.verdict import Verdict
 from tests.commands import environment, muster, wait_until
 
@@ -237,13 +244,13 @@ class PlantedRank:
 
     def come(self, *, versions: dict[str, str]) -> None:
         self._meeting.open()
-        self._meeting.put("card-1", asdict(Card(1, OTHER_HOST, True, [0], versions)))
+        self._meeting.put(Topic.CARD, asdict(ExaminedRank(1, OTHER_HOST, True, [0], versions)), 1)
 
     def answer(self, *, port: int, clock_ahead: float) -> None:
-        wait_until(lambda: self._meeting.get("question") is not None, "rank 0's question")
+        wait_until(lambda: self._meeting.get(Topic.QUESTION) is not None, "rank 0's question")
         plate = Doorplate(OTHER_HOST, "127.0.0.1", port, "secret")
-        self._meeting.put("answer-1", {"time": time.time() + clock_ahead, "plate": asdict(plate)})
-        self._meeting.put("report-1", [asdict(well("LD_PRELOAD", "not set"))])
+        self._meeting.put(Topic.ANSWER, {"time": time.time() + clock_ahead, "plate": asdict(plate)}, 1)
+        self._meeting.put(Topic.REPORT, [asdict(well("LD_PRELOAD", "not set"))], 1)
 
 
 def test_a_host_that_is_cut_off_with_another_version_and_another_time(tmp_path: Path) -> None:
@@ -294,7 +301,7 @@ def test_only_certain_clock_skew_counts(reading: ClockReading, verdict: Verdict)
 
 
 def test_missing_hosts_are_named_whatever_their_domain() -> None:
-    cards = [Card(0, "node1.site.example", True, [], {})]
+    cards = [ExaminedRank(0, "node1.site.example", True, [], {})]
     missing = check_presence(["node1", "node2"], 2, cards, Path("runs"), seconds=5)
     assert list(missing) == ["node2"]
     assert list(check_presence([], 3, cards, Path("runs"), seconds=5)) == ["rank 1", "rank 2"]
@@ -303,10 +310,38 @@ def test_missing_hosts_are_named_whatever_their_domain() -> None:
 def test_the_shares_that_do_not_fit_together() -> None:
     granted = Sourced(8, "SLURM_CPUS_ON_NODE")
     pinned = [frozenset({0}), frozenset({1})]
-    assert "on 2 only" in check_cpus(MACHINE, granted, pinned).message
-    assert check_cpus(MACHINE, granted, [frozenset(range(4)), frozenset(range(4, 8))]).verdict is Verdict.OK
-    assert "this machine has 8" in check_cpus(MACHINE, Sourced(16, "NCPUS"), pinned).message
-    assert check_memory(MACHINE, Sourced(200 * 1024**2, "SLURM_MEM_PER_NODE")).verdict is Verdict.PROBLEM
+    assert "on 2 only" in judged(granted, pinned).message
+    assert judged(granted, [frozenset(range(4)), frozenset(range(4, 8))]).verdict is Verdict.OK
+    assert "this machine has 8" in judged(Sourced(16, "NCPUS"), pinned).message
+    assert check_memory(Sourced(200 * 1024**2, "SLURM_MEM_PER_NODE")).verdict is Verdict.PROBLEM
+
+
+def judged(granted: Sourced[int], masks: list[frozenset[int]]) -> HostFinding:
+    share = share_of(Host("host", granted), MACHINE, masks, []).cpus
+    assert share is not None
+    return check_cpus(MACHINE, granted, share, masks)
+
+
+def test_it_looks_for_as_many_ports_as_a_launch_takes_though_its_rank_is_pinned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = replace(MACHINE, affinity=frozenset({0}))
+    allocation = read_allocation(
+        {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "host", "SLURM_CPUS_ON_NODE": "8"}, machine
+    )
+    asked = []
+
+    def take_ports(num_cpus: int, port_range: object) -> None:
+        asked.append(num_cpus)
+        raise ClusterError("enough")
+
+    monkeypatch.setattr(host_examination, "take_ports", take_ports)
+    monkeypatch.setattr(host_ray, "take_ports", take_ports)
+    with host_examination.opened_door(allocation, DoctorOptions(Path("records"), None, 1.0)):
+        pass
+    with pytest.raises(ClusterError), host_ray.held_ports(allocation, LaunchOptions(["true"], Path("records"))):
+        pass
+    assert asked == [8, 8]
 
 
 def test_the_same_finding_on_several_hosts_is_one_row() -> None:
@@ -314,4 +349,4 @@ def test_the_same_finding_on_several_hosts_is_one_row() -> None:
     report = make_report({"node1": [fine], "node2": [bad], "node3": [fine]})
     assert [(row.hosts, row.finding) for row in report.rows] == [(("node1", "node3"), fine), (("node2",), bad)]
     assert report.exit_code == 1
-    assert make_report({"node1": [fine, Finding("names", Verdict.WARNING, "odd", "mend it")]}).exit_code == 0
+    assert make_report({"node1": [fine, HostFinding("names", Verdict.WARNING, "odd", "mend it")]}).exit_code == 0

@@ -24,13 +24,15 @@ from muster.clusters.launching.addresses import interface_addresses, own_address
 from muster.clusters.launching.host_ray import HostRay
 from muster.clusters.launching.keeper_client import Keeper
 from muster.clusters.launching.keeper_process import read_logs, write_logs
+from muster.clusters.launching.launch_options import LaunchOptions
 from muster.clusters.launching.local_ranks import RankCard
 from muster.clusters.launching.missing import missing_hosts
-from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.plan import HostCard, num_local_ranks, plan_host, version_mismatch
 from muster.clusters.launching.ports import ports_needed, take_ports
+from muster.clusters.launching.rank import Rank
 from muster.clusters.launching.ray_node import Share, ray_environment, start_command
 from muster.clusters.launching.rendezvous import MeetingFolder
+from muster.clusters.launching.signals import Signals
 from muster.errors import ClusterError
 from muster.runs.metrics import read_metrics
 from tests.commands import MUSTER, environment, muster, start_muster, wait_until
@@ -57,6 +59,15 @@ def host_card(rank: int, host: str, **changes: Any) -> HostCard:
 def test_a_host_s_cpus_are_its_ranks_masks_within_every_limit(limits: dict[str, Any], cpus: int) -> None:
     plan = plan_host(allocation(**limits), [RankCard(rank, [rank], None) for rank in (0, 1, 2)], OPTIONS)
     assert (plan.share.cpus, plan.cpu_ids) == (cpus, [0, 1, 2])
+
+
+def test_nodes_are_hosts_however_many_ranks_each_has() -> None:
+    options = replace(OPTIONS, nodes=3)
+    launched = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    machine = Machine("a", 8, 0)
+    assert Rank(read_allocation(launched, machine), options, Signals()).num_ranks == 6
+    assert Rank(read_allocation(launched, machine), OPTIONS, Signals()).num_ranks == 8
+    assert Rank(read_allocation({}, machine), options, Signals()).num_ranks == 3
 
 
 def test_a_host_s_gpus_are_those_of_all_its_ranks_masks() -> None:

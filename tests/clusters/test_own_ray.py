@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from muster.clusters.local import ray_for
-from muster.engines.worker_signals import outlive_signals
+from muster.stepping.worker_signals import outlive_signals
 from tests.commands import MUSTER, environment
 
 NOBODY = 65534

@@ -15,8 +15,8 @@ import pytest
 from muster.clusters.allocation.model import Allocation, Host, Machine, Sourced
 from muster.clusters.allocation.pbs_server import find_program, sum_chunks
 from muster.clusters.allocation.reading import read_allocation
+from muster.clusters.launching.launch_options import LaunchOptions
 from muster.clusters.launching.local_ranks import RankCard
-from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.plan import plan_host, shares_to_hand_on, with_told_share
 from muster.clusters.launching.remote_ranks import find_shell
 from muster.clusters.temporary import temporary_folder

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muster.clusters.allocation.machine import gpu_mask, is_this_machine, this_machine
 from muster.clusters.allocation.model import Host, Machine, Sourced
-from muster.clusters.allocation.shares import cpus_of_host, gpus_of_host, least, share_of
+from muster.clusters.allocation.shares import least, own_share, share_of
 
 SLURM = Sourced(8, "SLURM_CPUS_ON_NODE")
 CGROUP = Sourced(4, "cpu.max")
+
+
+def cpus_of_host(masks: list[frozenset[int]], granted: Sourced[int] | None, cgroup: Sourced[int] | None) -> Any:
+    return share_of(Host("n", granted), Machine("n", cpus=64, gpus=8, cgroup_cpus=cgroup), masks, []).cpus
 
 
 def test_masks_of_ranks_that_are_pinned_apart_add_up() -> None:
@@ -22,7 +28,8 @@ def test_the_least_limit_wins_and_is_named() -> None:
     assert cpus_of_host([mask], SLURM, CGROUP) == CGROUP
     assert cpus_of_host([mask], SLURM, None) == Sourced(6, "the affinity mask")
     assert cpus_of_host([mask], Sourced(1, "NCPUS"), CGROUP) == Sourced(1, "NCPUS")
-    assert cpus_of_host([], None, None) is None
+    assert cpus_of_host([], Sourced(128, "NCPUS"), None) == Sourced(64, "this machine")
+    assert share_of(None, Machine("n", cpus=64, gpus=0), [], []).cpus == Sourced(64, "this machine")
 
 
 def test_of_equal_limits_the_first_is_named() -> None:
@@ -32,9 +39,11 @@ def test_of_equal_limits_the_first_is_named() -> None:
 def test_gpu_masks_of_ranks_add_up_within_what_the_scheduler_gave() -> None:
     devices: list[tuple[str, ...]] = [("0",), ("1", "0")]
     masks = [Sourced(mask, "CUDA_VISIBLE_DEVICES") for mask in devices]
-    assert gpus_of_host(masks, Sourced(4, "SLURM_GPUS_ON_NODE"), 8) == Sourced(2, "CUDA_VISIBLE_DEVICES")
-    assert gpus_of_host(masks, Sourced(1, "SLURM_GPUS_ON_NODE"), 8) == Sourced(1, "SLURM_GPUS_ON_NODE")
-    assert gpus_of_host([], None, 8) == Sourced(8, "this machine")
+    machine = Machine("n", cpus=64, gpus=8)
+    for granted, expected in ((4, Sourced(2, "CUDA_VISIBLE_DEVICES")), (1, Sourced(1, "SLURM_GPUS_ON_NODE"))):
+        host = Host("n", gpus=Sourced(granted, "SLURM_GPUS_ON_NODE"))
+        assert share_of(host, machine, [], masks).gpus == expected
+    assert share_of(Host("n"), machine, [], []).gpus == Sourced(8, "this machine")
 
 
 @pytest.mark.parametrize(
@@ -56,13 +65,13 @@ def test_gpu_masks_of_all_makers(environ: dict[str, str], devices: tuple[str, ..
 
 def test_memory_is_the_least_of_scheduler_cgroup_and_machine() -> None:
     machine = Machine("n", cpus=64, gpus=0, memory=100, cgroup_memory=Sourced(60, "memory.max"))
-    assert share_of(Host("n", memory=Sourced(80, "SLURM_MEM_PER_NODE")), machine, None).memory == Sourced(
+    assert own_share(Host("n", memory=Sourced(80, "SLURM_MEM_PER_NODE")), machine, None).memory == Sourced(
         60, "memory.max"
     )
-    assert share_of(Host("n", memory=Sourced(50, "SLURM_MEM_PER_NODE")), machine, None).memory == Sourced(
+    assert own_share(Host("n", memory=Sourced(50, "SLURM_MEM_PER_NODE")), machine, None).memory == Sourced(
         50, "SLURM_MEM_PER_NODE"
     )
-    assert share_of(Host("n"), Machine("n", cpus=64, gpus=0, memory=100), None).memory == Sourced(
+    assert own_share(Host("n"), Machine("n", cpus=64, gpus=0, memory=100), None).memory == Sourced(
         100, "this machine"
     )
 

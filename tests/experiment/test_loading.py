@@ -104,7 +104,7 @@ activation = "sigmoid"
     ("override", "message"),
     [
         (Override("resources.workers", "many", "--workers"), "--workers (resources.workers): 'many'"),
-        (Override("algorithm.name", "A2C", "--algorithm"), "--algorithm (algorithm.name): no algorithm 'A2C'"),
+        (Override("algorithm.name", "A3C", "--algorithm"), "--algorithm (algorithm.name): no algorithm 'A3C'"),
         (Override("algorithm.clip_parm", 1, "--set algorithm.clip_parm"), "did you mean 'clip_param'"),
         (Override("resources.workers", -1, "--workers"), "-1: input should be greater than or equal to 0"),
     ],

@@ -65,12 +65,12 @@ def without_work(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "muster.training.train:execute",
         "muster.sweeps.sweep:ray_for_trials",
-        "muster.training.scaling:measure_scaling",
-        "muster.training.scaling:measure_hosts",
-        "muster.simulators.checking:check_simulator",
-        "muster.training.evaluation:evaluate",
-        "muster.training.evaluation:play",
-        "muster.training.exporting:export",
+        "muster.training.scaling_runs:measure_scaling",
+        "muster.training.scaling_runs:measure_hosts",
+        "muster.training.checking:check_experiment",
+        "muster.stepping.evaluation:EvaluationTask",
+        "muster.stepping.episodes:play",
+        "muster.training.policy_export:export",
         "muster.clusters.launching.launch:launch",
         "muster.clusters.doctor.examination:Examination",
     ):

@@ -25,7 +25,7 @@ from muster.clusters.launching.dashboard_record import DashboardRecord, read_das
 from muster.clusters.named import FoundCluster, NamedCluster
 from muster.errors import InputError, JobError, OwnershipError
 from muster.jobs.dashboard import tensorboard
-from muster.jobs.dashboard.finding import find_dashboard, why_none
+from muster.jobs.dashboard.find_dashboard import find_dashboard, why_none
 from muster.jobs.dashboard.hop import hop
 from muster.jobs.dashboard.page import await_page, free_port, show_page
 from muster.jobs.dashboard.tensorboard import open_tensorboard
@@ -35,7 +35,8 @@ from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, write
 from muster.jobs.places.ssh import _only
 from muster.jobs.schedulers.local import directives
 from muster.jobs.schedulers.model import Job
-from muster.jobs.submission import SubmitOptions, plan_command
+from muster.jobs.submission import plan_command
+from muster.jobs.submission_plan import SubmitOptions
 from muster.runs.folder import RunFolder
 from muster.runs.status import StatusFile
 from tests.commands import MUSTER, environment, muster, start_muster, wait_until

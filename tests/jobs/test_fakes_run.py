@@ -15,7 +15,8 @@ from muster.jobs.cancelling import cancel_runs
 from muster.jobs.delivery import carry_out
 from muster.jobs.folder import JobFolder
 from muster.jobs.states import RunState, read_states
-from muster.jobs.submission import SubmitOptions, plan_command
+from muster.jobs.submission import plan_command
+from muster.jobs.submission_plan import SubmitOptions
 from tests.fakes.jobs import DONE
 from tests.fakes.site import FakeSite
 

@@ -20,6 +20,7 @@ import pytest
 
 from muster.clusters import ray_guard
 from muster.clusters.named import FoundCluster, NamedCluster
+from muster.environment_variables import LOCAL_JOB_VARIABLE
 from muster.errors import JobError
 from muster.jobs import cancelling, delivery, detached, processes
 from muster.jobs.cancelling import cancel_runs
@@ -30,7 +31,8 @@ from muster.jobs.schedulers.local import SCHEDULER
 from muster.jobs.schedulers.model import Scheduler
 from muster.jobs.sending import send
 from muster.jobs.states import RunState, read_states
-from muster.jobs.submission import SubmitOptions, is_launched, plan_command
+from muster.jobs.submission import is_launched, plan_command
+from muster.jobs.submission_plan import SubmitOptions
 from tests.commands import MUSTER, environment, muster_here, timeless_metrics, wait_until
 
 ENDS = ("finished", "failed", "cancelled", "stopped", "lost")
@@ -367,7 +369,7 @@ def test_without_proc_ps_tells_the_same(project: Path, monkeypatch: pytest.Monke
     nowhere = project / "nowhere"
     for module in (ray_guard, processes):
         monkeypatch.setattr(module, "PROC", nowhere)
-    environ = {**os.environ, processes.JOB_VARIABLE: "1-0123abcd.here"}
+    environ = {**os.environ, LOCAL_JOB_VARIABLE: "1-0123abcd.here"}
     process = subprocess.Popen(["sleep", "60"], start_new_session=True, env=environ)
     job = JobProcess.of(process.pid)
     assert (job.members(), job.arguments()) == ([process.pid], ["sleep", "60"])

@@ -15,7 +15,7 @@ from muster.clusters.named import FoundCluster, NamedCluster
 from muster.errors import InputError, JobError, OwnershipError
 from muster.experiment.loading import load_experiment
 from muster.jobs.folder import JobFolder
-from muster.jobs.places import host_agent, parcel
+from muster.jobs.places import host_agent, parcel, ray_agent
 from muster.jobs.places.asking import read_states_elsewhere
 from muster.jobs.places.connection import Connection
 from muster.jobs.places.preparing import _leads_out
@@ -38,7 +38,8 @@ from muster.jobs.places.submitting import (
 )
 from muster.jobs.request import Request, make_plan
 from muster.jobs.snapshot import find_project
-from muster.jobs.submission import Part, SubmitOptions
+from muster.jobs.submission_plan import Part, SubmitOptions
+from muster.runs import checkpoints
 from muster.runs.folder import ELSEWHERE, RunFolder
 from muster.runs.reading import read_experiment
 from tests.commands import muster_here
@@ -174,6 +175,25 @@ def test_hosts_are_as_many_as_are_asked_for() -> None:
         host_names(cluster())
     with pytest.raises(InputError, match="--nodes 3: mine has 2 hosts"):
         host_names(cluster(hosts=["a", "b"], nodes=3))
+    with pytest.raises(InputError, match=r"--nodes 3: mine has 1 host$"):
+        host_names(cluster(hosts=["a"], nodes=3))
+    with pytest.raises(InputError, match="--min-nodes 3: the run has 2 hosts of mine"):
+        host_names(cluster(hosts=["a", "b", "c"], nodes=2, min_nodes=3))
+
+
+def test_an_agent_that_cannot_import_muster_knows_the_same_pointers() -> None:
+    assert ray_agent.POINTERS == checkpoints.POINTERS
+
+
+def test_a_cluster_to_clean_is_reached_by_ssh_and_its_login_node_is_no_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = muster_here("clusters", "clean", "slurm")
+    assert (done.code, "--remote USER@LOGIN names its login node" in done.err) == (2, True)
+    done = muster_here("clusters", "clean", "slurm", "--remote", "-oProxyCommand=touch mine")
+    assert (done.code, "--remote -oProxyCommand=touch mine: expected a host" in done.err) == (2, True)
+    assert not (tmp_path / "mine").exists()
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "", "a b", "a\nb"])

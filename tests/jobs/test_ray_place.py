@@ -20,7 +20,7 @@ from muster.jobs.places import ray_agent
 from muster.jobs.places.ray import _marks
 from muster.jobs.places.ray_jobs import Shown, marked, write_archive
 from muster.jobs.places.unpacking import unpack
-from muster.jobs.submission import Plan
+from muster.jobs.submission_plan import Plan
 from muster.simulators import shipped_code
 
 

@@ -95,7 +95,11 @@ def test_links_ahead_of_which_one_is_refused_are_all_taken_back(project: Path, p
         (["--on", "slurm", "--wall-time", "20s"], "--wall-time 20s: too short; starting and a checkpoint need"),
         (["--on", "slurm", "--chain", "hope"], "--chain hope: Input should be"),
         (["--on", "pbs", "--chain", "requeue"], "pbs cannot queue a job again"),
-        (["--on", "slurm", "--account", "a\nb"], ": String should match pattern"),
+        (
+            ["--on", "slurm", "--account", "a\nb"],
+            ": expected text without line breaks",
+        ),
+        (["--on", "slurm", "--remote", "-oX"], "--remote -oX: expected a host as ssh knows it, such as me@login"),
         (["--on", "needy"], "--on needy: needs account"),
         (["--on", "slurm", "--render", "nowhere/job.sh"], "--render nowhere/job.sh: there is no folder nowhere"),
     ],

@@ -126,10 +126,13 @@ class Slurm:
         self.wait_for_state(job)
 
     def cancel_all(self) -> None:
-        """Cancel every job, and return when the queue is empty."""
-        if self._queue():
-            self._lab.login.run(["scancel", "--user=root"])
-            wait_until(lambda: not self._queue(), "Slurm's queue to be empty", limit_s=90.0)
+        """Cancel every job of every user, and return when the queue is empty."""
+        if jobs := self._queue("%A").split():
+            self._lab.login.run(["scancel", *jobs])
+            try:
+                wait_until(lambda: not self._queue(), "Slurm's queue to be empty", limit_s=90.0)
+            except WaitTimeoutError as error:
+                raise LabError(f"{error}; in it:\n{self._queue()}") from None
 
     @property
     def _configuration(self) -> Path:
@@ -172,8 +175,8 @@ class Slurm:
         states = self._lab.login.run(["sinfo", "--noheader", "--Node", "--format=%T"], check=False).stdout
         return states.split() == ["idle"] * len(self._lab.nodes)
 
-    def _queue(self) -> str:
-        return self._lab.login.run(["squeue", "--noheader"]).stdout
+    def _queue(self, line: str = "%A %u %T %R") -> str:
+        return self._lab.login.run(["squeue", "--noheader", f"--format={line}"]).stdout
 
     def _node(self, name: str) -> dict[str, str]:
         return self._show("node", name) if name != self._lab.login.name else {}

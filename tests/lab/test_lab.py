@@ -199,6 +199,14 @@ def test_scancel_ends_a_job_with_what_it_left_behind(lab: Lab, slurm: Slurm, sha
     wait_until(lambda: ("sleep", "1005") not in commands(node1), "the job's processes to end")
 
 
+def test_jobs_of_every_user_are_cancelled(lab: Lab, slurm: Slurm) -> None:
+    submit = ["sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 1006"]
+    job = lab.login.run(submit, user="daemon", cwd=Path("/tmp")).stdout.strip()
+    slurm.wait_for_state(job, "RUNNING")
+    slurm.cancel_all()
+    assert slurm.state(job) == "CANCELLED"
+
+
 def test_slurm_knows_a_host_that_came_back(lab: Lab, lab_services: Services, slurm: Slurm) -> None:
     node2 = lab.host("node2")
     node2.crash()

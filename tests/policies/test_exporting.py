@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from muster.engines.builtin.tasks import make_task
+from muster.engines.builtin.task import make_task
 from muster.errors import InputError
 from muster.experiment import load_experiment
 from muster.experiment.loading import Override
-from muster.policies.acting import Interface
-from muster.policies.exporting import ExportablePolicy, Format, arrays_of_parts, observation_arrays, opened
-from muster.policies.normalizer import Scale
-from muster.simulators.building import Simulator
+from muster.policies.interface import Interface
+from muster.policies.onnx_export import ExportablePolicy, Format, arrays_of_parts, observation_arrays, opened
+from muster.policies.scale import Scale
 from muster.simulators.describing import MASK
 from muster.simulators.encoding import ObservationEncoder
-from muster.training.exporting import export
+from muster.simulators.simulator import Simulator
+from muster.stepping.building import build
+from muster.training.policy_export import export
 
 OBSERVATIONS = 1000
 KINDS: list[tuple[str, dict[str, Any]]] = [
@@ -55,7 +56,7 @@ def random_policy(name: str, settings: dict[str, Any]) -> tuple[ExportablePolicy
     config = {"where": settings.pop("env.config.where")} if "env.config.where" in settings else {}
     loaded = load_experiment(name, [Override(key, value, "test") for key, value in settings.items()])
     simulator = Simulator(name, config)
-    task = make_task(simulator.build(), loaded)
+    task = make_task(build(simulator), loaded)
     rng = np.random.default_rng(0)
     encoder = ObservationEncoder(task.observations)
     mean, std = rng.standard_normal((2, encoder.size)).astype(np.float32) * encoder.scalable
@@ -72,7 +73,7 @@ def test_onnx_decides_as_the_policy_does(name: str, settings: dict[str, Any], tm
     policy, simulator = random_policy(name, settings)
     result = export(policy, simulator, tmp_path / "policy.onnx", "onnx")
     assert result.observations >= OBSERVATIONS / 2
-    space = simulator.build().observation_space
+    space = build(simulator).observation_space
     space.seed(7)
     rng = np.random.default_rng(7)
     observations = [space.sample() for _ in range(OBSERVATIONS)]

@@ -14,7 +14,7 @@ from muster.errors import CheckpointError, InputError
 from muster.policies import load_policy
 from muster.policies.mlp import MLP
 from muster.policies.mlp_policy import MLPPolicy
-from muster.policies.normalizer import Scale
+from muster.policies.scale import Scale
 from muster.simulators.describing import describe_actions, describe_observations
 
 

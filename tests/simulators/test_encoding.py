@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from muster.simulators.decoding import ActionDecoder
 from muster.simulators.describing import UnsupportedSpaceError, describe_actions, describe_observations, with_mask
@@ -31,6 +32,50 @@ def test_observations() -> None:
     assert encode(spaces.MultiDiscrete([2, 3]), np.array([1, 0])) == [0, 1, 1, 0, 0]
     assert encode(spaces.MultiDiscrete([2, 3], start=[10, -1]), np.array([10, 1])) == [1, 0, 0, 0, 1]
     assert encode(spaces.MultiBinary(3), np.array([1, 0, 1])) == [1, 0, 1]
+
+
+SPACES = [
+    spaces.Box(-1, 1, (2, 3)),
+    spaces.Box(0, 255, (8, 8, 3), np.uint8),
+    spaces.Box(-5, 5, (2,), np.int64),
+    spaces.Discrete(4, start=-2),
+    spaces.Discrete(40),
+    spaces.MultiDiscrete([20, 30], start=[3, 0]),
+    spaces.MultiDiscrete(np.array([[2, 3], [4, 2]])),
+    spaces.MultiBinary((2, 2)),
+    spaces.Dict({"a": spaces.Discrete(30), "b": spaces.Tuple([spaces.MultiDiscrete([4, 60], start=[1, 2])])}),
+    spaces.Dict({"a": spaces.Box(0, 255, (6, 6), np.uint8), "b": spaces.Tuple([spaces.Discrete(2)])}),
+]
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_batch_is_encoded_as_its_observations_one_by_one(space: Any) -> None:
+    dense = ObservationEncoder(describe_observations(space, (2, 3)))
+    space.seed(0)
+    observations = [space.sample() for _ in range(5)]
+    batch = concatenate(space, observations, create_empty_array(space, 5))
+    encoders: list[Any] = [dense, dense.columns()]
+    for encoder in filter(None, encoders):
+        rows, expected = (np.full((5, encoder.width), 7, encoder.dtype) for _ in range(2))
+        for row, observation in zip(expected, observations, strict=True):
+            encoder.encode_into(row, observation)
+        assert encoder.encode_batch(rows, batch) == {}
+        assert np.array_equal(rows, expected)
+
+
+def test_what_does_not_fit_in_a_batch_is_named_by_its_place() -> None:
+    encoder = ObservationEncoder(describe_observations(spaces.MultiDiscrete([2, 3])))
+    rows = np.full((3, 5), 7, np.float32)
+    problems = encoder.encode_batch(rows, np.array([[1, 2], [0, 3], [-1, 0]]))
+    assert list(problems) == [1, 2] and "[0, 3] lies outside its space: [0, 0] to [1, 2]" in problems[1]
+    assert rows[0].tolist() == [0, 1, 0, 0, 1]
+    for wrong, message in (
+        (np.zeros((2, 2), int), r"shape \(2, 2\), expected \(3, 2\)"),
+        (np.zeros((3, 2)), "whole numbers"),
+        (None, "shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            encoder.encode_batch(rows, wrong)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: P
     section = {"parameters": {"algorithm.lr": {"grid": [1e-3]}}}
     result, notes = run(tmp_path, section, listener=Killer(), stop__iterations=9, checkpoint__every=2)
     assert result.states == {"finished": 1}, notes.failures
-    assert notes.notices == ["trial-001: its process died; it goes on from its last checkpoint"]
+    assert notes.notices == ["trial-001: its process died; it resumes from its last checkpoint"]
     events = read_json_lines(tmp_path / "runs/s/trial-001/events.jsonl")
     assert [event["iteration"] for event in events if event["event"] == "started"] == [0, 4]
 

@@ -12,10 +12,11 @@ from muster.training import TrainOptions
 from tests.commands import RATIO, muster, policy_bytes, start_muster, timeless_metrics, wait_until
 
 EXPERIMENTS = [("CartPole-v1", "PPO"), ("CartPole-v1", "TRPO"), (str(RATIO), "PPO"), (str(RATIO), "TRPO")]
+A2C = ("CartPole-v1", "A2C")
 ITERATIONS = 5
 
 
-@pytest.mark.parametrize(("target", "algorithm"), EXPERIMENTS)
+@pytest.mark.parametrize(("target", "algorithm"), [*EXPERIMENTS, A2C])
 def test_any_number_of_workers(target: str, algorithm: str, tmp_path: Path, ray_with_four_cpus: None) -> None:
     found = set()
     for workers in (0, 1, 2, 4):
@@ -35,7 +36,7 @@ def test_any_number_of_workers(target: str, algorithm: str, tmp_path: Path, ray_
 
 @pytest.mark.parametrize(
     ("target", "algorithm"),
-    [EXPERIMENTS[0], *(pytest.param(*pair, marks=pytest.mark.long) for pair in EXPERIMENTS[1:])],
+    [EXPERIMENTS[0], *(pytest.param(*pair, marks=pytest.mark.long) for pair in [*EXPERIMENTS[1:], A2C])],
 )
 def test_killed_and_resumed_on_another_number_of_workers(target: str, algorithm: str, tmp_path: Path) -> None:
     flags = ["--algorithm", algorithm, "--stop-iterations", "20", "--set", "checkpoint.every=5", "--quiet"]
@@ -51,9 +52,10 @@ def test_killed_and_resumed_on_another_number_of_workers(target: str, algorithm:
     assert policy_bytes(killed) == policy_bytes(straight)
 
 
-def test_a_run_in_two_parts_is_the_run_in_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["PPO", "A2C"])
+def test_a_run_in_two_parts_is_the_run_in_one(algorithm: str, tmp_path: Path) -> None:
     options = TrainOptions(runs_dir=tmp_path)
-    overrides = {"resources.workers": 0, "stop.iterations": 6}
+    overrides = {"algorithm.name": algorithm, "resources.workers": 0, "stop.iterations": 6}
     train("Pendulum-v1", overrides={**overrides, "name": "one"}, options=options)
     train("Pendulum-v1", overrides={**overrides, "name": "two", "stop.iterations": 3}, options=options)
     resumed = TrainOptions(runs_dir=tmp_path, resume=True)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
 from muster import train
 from muster.errors import SimulatorError
 from muster.runs.metrics import read_metrics
+from muster.stepping.replay import read_recorded, replay
 from muster.training import TrainOptions, TrainResult
-from muster.training.listening import Silence
+from muster.training.listener import Silence
 from muster.training.progress import Progress
-from muster.training.replaying import read_recorded, replay
-from tests.commands import last_json, muster, start_muster
+from tests.commands import MUSTER, environment, last_json, muster, start_muster, wait_until
 from tests.misbehaving import FAILS_AT, LINE, Heeded, Misbehaving
 
 RAISED = {
@@ -35,13 +40,23 @@ RAISED = {
     "wrong shape": "ValueError: observation has shape (3,), its space says (2,) (in step: group ",
     "wrong type": "ValueError: observation has shape (), its space says (2,) (in step: group ",
     "outside": "ValueError: observation lies outside its space: entry ",
-    "four values": "step must return observation, reward, terminated, truncated, info: not enough values",
+    "four values": "step must return observation, reward, terminated, truncated, info: it returned 4 values",
     "hang": "TimeoutError: step took longer than env.step_timeout = 1 s (in step: group ",
 }
+ODDLY_RAISED = {
+    "KeyboardInterrupt": "KeyboardInterrupt: not the user's (in step: group ",
+    "BaseException": "OwnError: of no known kind (in step: group ",
+    "GeneratorExit": "GeneratorExit: out of here (in step: group ",
+    "failing __str__": "SpeechlessError: (its message cannot be shown: __str__ raised RuntimeError) (in step: ",
+    "megabytes": "xxx [... 4,996,000 characters ...] xxx",
+    "surrogates": "ValueError: caf\\udce9 (in step: group ",
+    "None": "step must return observation, reward, terminated, truncated, info: it returned a NoneType (in step: ",
+    "strange truth": "ValueError: The truth value of an array with more than one element is ambiguous",
+}
 PROCESS_ENDED = {
-    "os._exit": "ProcessDied: the process ended without a word: os._exit, a kill, or the host's out-of-memory",
+    "os._exit": "ProcessDied: the process exited without a traceback: os._exit, a kill, or the host's",
     "segfault": "ProcessDied: Segmentation fault (in step: group ",
-    "kill": "ProcessDied: the process ended without a word: os._exit, a kill, or the host's out-of-memory",
+    "kill": "ProcessDied: the process exited without a traceback: os._exit, a kill, or the host's",
     "hang in C": "TimeoutError: step took longer than env.step_timeout",
 }
 WITH_A_FRAME = {"raise", "reset", "build", "close", "memory", "sys.exit", "hang", "segfault", "hang in C"}
@@ -106,14 +121,72 @@ def check(how: str, message: str, folder: Path, heard: Heard) -> None:
             assert file["step"] == FAILS_AT == len(file["actions"]) - 1
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("how", RAISED)
+IN_WORKERS = {"raise", "build", "hang"}
+"""Those that are tried in workers, too, when there is little time."""
+
+
+@pytest.mark.parametrize(
+    ("how", "workers"),
+    [
+        *((how, 0) for how in RAISED),
+        *(pytest.param(how, 2, marks=[] if how in IN_WORKERS else pytest.mark.long) for how in RAISED),
+    ],
+)
 def test_the_simulator_is_rebuilt_and_the_run_goes_on(
     how: str, workers: int, tmp_path: Path, ray_with_four_cpus: None
 ) -> None:
     result, heard = run(how, workers, tmp_path)
     assert (result.state, result.steps) == ("finished", 480)
     check(how, RAISED[how], tmp_path, heard)
+
+
+@pytest.mark.parametrize("how", ODDLY_RAISED)
+def test_whatever_is_raised_is_a_failure(how: str, tmp_path: Path) -> None:
+    result, heard = run(how, 0, tmp_path)
+    assert (result.state, result.steps) == ("finished", 480)
+    check(how, ODDLY_RAISED[how], tmp_path, heard)
+    assert all(path.stat().st_size < 200_000 for path in (tmp_path / "run" / "failures").iterdir())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ODDLY_RAISED)
+def test_whatever_is_raised_in_a_worker_is_a_failure(how: str, tmp_path: Path, ray_with_four_cpus: None) -> None:
+    result, heard = run(how, 2, tmp_path)
+    assert result.state == "finished"
+    check(how, ODDLY_RAISED[how], tmp_path, heard)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_constructor_that_hangs_ends_the_start_at_once(workers: int, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(SimulatorError, match="could not be built: TimeoutError: build took longer"):
+        run("hang in build", workers, tmp_path)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    "how", ["chdir", "signal handlers", "environment", "socket time-out", "numpy.seterr", "stdout"]
+)
+def test_what_a_simulator_does_to_its_process_is_undone(how: str, tmp_path: Path) -> None:
+    before = Path.cwd(), dict(os.environ), signal.getsignal(signal.SIGINT), sys.stdout, socket.getdefaulttimeout()
+    result, heard = run(how, 0, tmp_path)
+    after = Path.cwd(), dict(os.environ), signal.getsignal(signal.SIGINT), sys.stdout, socket.getdefaulttimeout()
+    assert (result.state, heard.failures) == ("finished", [])
+    assert before == after
+    assert np.geterr()["over"] == "warn"
+
+
+@pytest.mark.parametrize("how", ["closed streams", "closed descriptors", "children", "threads"])
+def test_what_a_simulator_leaves_behind_holds_up_nothing(how: str, tmp_path: Path) -> None:
+    flags = [f"--set={key}={json.dumps(value)}" for key, value in overrides(how, 0).items() if value is not None]
+    flags = [flag for flag in flags if "env.config" not in flag] + [f"--set=env.config.how={how}", "--json"]
+    command = [str(MUSTER), "train", "tests.misbehaving:Misbehaving", *flags]
+    # A file, since what the simulator starts would hold a pipe open.
+    with (tmp_path / "output").open("w") as output:
+        done = subprocess.run(command, cwd=tmp_path, env=environment(), stdout=output, timeout=30, check=False)
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "output").read_text().splitlines()[-1])["state"] == "finished"
+    assert len(read_metrics(tmp_path / "runs" / "run" / "metrics.csv")) == 3
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -274,3 +347,24 @@ def test_too_many_failures_stop_the_run_with_a_checkpoint(
     assert caught.value.result.exit_code == 3
     assert caught.value.result.checkpoint is not None
     assert len(recorded(tmp_path)) > 1
+
+
+@pytest.mark.parametrize(("how", "state"), [("hang in build", None), ("hang in close", "finished")])
+def test_ctrl_c_is_heeded_at_once_while_a_simulator_is_built_or_closed(
+    how: str, state: str | None, tmp_path: Path
+) -> None:
+    settings = {**overrides(how, 0), "env.step_timeout": None}
+    flags = [f"--set={key}={json.dumps(value)}" for key, value in settings.items() if value is not None]
+    flags = [flag for flag in flags if "env.config" not in flag] + [f"--set=env.config.how={how}"]
+    process = start_muster("train", "tests.misbehaving:Misbehaving", *flags, cwd=tmp_path)
+    status = tmp_path / "runs" / "run" / "status.json"
+    saved = tmp_path / "runs" / "run" / "checkpoints" / "00000003"
+    wait_until(lambda: state is None or saved.exists(), "the last checkpoint")
+    time.sleep(2)
+    assert process.poll() is None
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert process.returncode == (130 if state is None else 0)
+    assert state is None or json.loads(status.read_text())["state"] == state

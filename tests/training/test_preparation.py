@@ -12,7 +12,7 @@ from muster.experiment import load_experiment
 from muster.experiment.loading import Override
 from muster.runs.folder import RunFolder
 from muster.training import preparation
-from muster.training.listening import Silence
+from muster.training.listener import Silence
 from muster.training.preparation import prepare
 
 
@@ -48,3 +48,14 @@ def test_there_are_no_more_groups_than_were_asked_for(tmp_path: Path) -> None:
 def test_a_launch_leaves_one_cpu_to_the_learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_LAUNCH_CPUS", "8")
     assert plan_for("tests.toys:Guess", tmp_path).num_workers == 7
+
+
+@pytest.mark.parametrize(("cpus", "workers"), [(1, 6), (2, 3), (4, 1), (9, 1)])
+def test_a_simulator_that_uses_several_cpus_gets_fewer_workers(
+    cpus: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "usable_cpus", lambda: 6)
+    experiment = load_experiment("tests.toys:Slow", [Override("env.cpus", cpus, "a test")])
+    plan = prepare(experiment, RunFolder(tmp_path), Silence(), resumes=False).plan
+    assert plan.num_workers == workers
+    assert plan.needs is not None and plan.needs.cpus == workers * cpus

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from muster import load_policy, train
-from muster.simulators.building import Simulator
+from muster.simulators.simulator import Simulator
+from muster.stepping.evaluation import EvaluationTask, evaluate_here
+from muster.stepping.failures import Supervision
+from muster.stepping.rules import Rules
 from muster.training import TrainOptions
-from muster.training.evaluation import evaluate
 
 SOLVED = 9.5
 NEARLY_SOLVED = 8.5
@@ -42,7 +44,8 @@ def learned(name: str, folder: Path, steps: int = 40_000, **settings: Any) -> fl
     assert result.state == "finished"
     assert not list((folder / "run" / "failures").glob("*")), "the simulator failed"
     policy = load_policy(folder / "run")
-    return evaluate(policy, Simulator(f"tests.puzzles:{name}", config), 20, seed=1).return_mean
+    task = EvaluationTask(Simulator(f"tests.puzzles:{name}", config), Rules(), 20, seed=1)
+    return evaluate_here(policy, task, Supervision(print)).return_mean
 
 
 @pytest.mark.parametrize("name", ["InDict", "InTuple", "InNested", "InGrid", "ByBits", "MaskedPair"])

@@ -29,7 +29,7 @@ from muster.runs.files import read_json_lines
 from muster.runs.finding import find_checkpoint
 from muster.runs.metrics import read_metrics
 from muster.training import TrainOptions, TrainResult
-from muster.training.listening import Silence
+from muster.training.listener import Silence
 from muster.training.progress import Progress
 from muster.training.seeds import confidence_interval
 
@@ -193,7 +193,7 @@ def test_failures_are_recorded_and_too_many_end_the_run(tmp_path: Path) -> None:
     failures = sorted((run / "failures").iterdir())
     assert len(failures) == len(told) > 5
     assert json.loads(failures[0].read_text())["error"] == "RuntimeError: the pump broke"
-    assert read_metrics(run / "metrics.csv")[-1]["failures/simulator"] == str(len(told))
+    assert 0 < int(read_metrics(run / "metrics.csv")[-1]["failures/simulator"]) < len(told) == 6
     assert json.loads((run / "status.json").read_text())["state"] == "failed"
     assert (run / "checkpoints" / "latest").exists()
 
@@ -201,17 +201,17 @@ def test_failures_are_recorded_and_too_many_end_the_run(tmp_path: Path) -> None:
 def test_an_update_that_is_not_finite_ends_with_the_state_from_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from muster.engines.builtin import ppo
+    from muster.engines.builtin.learning.ppo import PPO
 
-    real, calls = ppo.update, []
+    real, calls = PPO.update, []
 
-    def poisoned(networks: Any, parameters: Any, optimizer: Any, batch: Any, *rest: Any) -> Any:
-        calls.append(parameters.copy())
+    def poisoned(self: PPO, networks: Any, state: Any, batch: Any, *rest: Any) -> Any:
+        calls.append(state.parameters.copy())
         if len(calls) == 3:
             batch.advantages[0] = np.nan
-        return real(networks, parameters, optimizer, batch, *rest)
+        return real(self, networks, state, batch, *rest)
 
-    monkeypatch.setattr(ppo, "update", poisoned)
+    monkeypatch.setattr(PPO, "update", poisoned)
     with pytest.raises(NonFiniteUpdateError):
         small("tests.toys:Guess", tmp_path, stop__iterations=10)
     saved = np.load(tmp_path / "run" / "checkpoints" / "latest" / "learner.npz")["parameters"]

@@ -13,7 +13,7 @@ import pytest
 from muster import train
 from muster.runs.metrics import read_metrics
 from muster.training import TrainOptions
-from muster.training.listening import Silence
+from muster.training.listener import Silence
 from muster.training.progress import Progress
 from tests.misbehaving import LENGTH, Unreliable
 

@@ -24,11 +24,10 @@ def check(
     """Check an experiment file and its simulator, and say all that is wrong at once."""
     loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])
 
-    from muster.simulators.checking import check_simulator
     from muster.simulators.verdict import Verdict
-    from muster.training.preparation import simulator_of
+    from muster.training.checking import check_experiment
 
-    findings = check_simulator(simulator_of(loaded.experiment))
+    findings = check_experiment(loaded)
     problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
     if as_json:
         print_json({"problems": problems, "findings": [asdict(finding) for finding in findings]})

@@ -102,18 +102,21 @@ def clean(
 
     Fetch the results first. Runs that have not ended are never removed.
     """
-    from dataclasses import replace
-
-    from muster.clusters.named import RAY, find_cluster
+    from muster.clusters.named import RAY, find_cluster, with_flags
     from muster.errors import InputError, JobError
     from muster.experiment.quantities import counted
     from muster.jobs.places.cleaning import find_remains, remove_remains
 
     found = find_cluster(name, "clusters clean")
     if remote is not None:
-        found = replace(found, cluster=found.cluster.model_copy(update={"remote": remote}))
-    if not found.cluster.is_elsewhere or found.cluster.scheduler == RAY:
+        found = with_flags(found, {"remote": remote}, f"clusters clean {name}")
+    if found.cluster.scheduler == RAY:
         raise InputError(f"clusters clean {name}: only for hosts that are reached by ssh")
+    if not found.cluster.is_elsewhere:
+        raise InputError(
+            f"clusters clean {name}: only for hosts that are reached by ssh\n"
+            "    --remote USER@LOGIN names its login node"
+        )
     remains, failures = find_remains(found)
     runs = sorted({run for one in remains for run in one.runs})
     if runs and not yes:

@@ -93,7 +93,7 @@ def _open_here(held: ExitStack, run: str, directory: Path, port: int | None) -> 
     Raises:
         JobError: if there is none, or its host cannot be reached.
     """
-    from muster.jobs.dashboard.finding import find_dashboard, find_folder, why_none
+    from muster.jobs.dashboard.find_dashboard import find_dashboard, find_folder, why_none
     from muster.jobs.dashboard.ray_page import open_page
 
     folder = find_folder(run, directory)
@@ -119,7 +119,7 @@ def _print_page(run: str, page: RayPage) -> None:
 
 def _open_tensorboard(held: ExitStack, run: str, directory: Path, elsewhere: RunElsewhere | None) -> str | None:
     """Open TensorBoard and print its address; not on a login node, where other users could look at it."""
-    from muster.jobs.dashboard.finding import find_dashboard, find_folder, is_by_scheduler
+    from muster.jobs.dashboard.find_dashboard import find_dashboard, find_folder, is_by_scheduler
     from muster.jobs.dashboard.tensorboard import kept_up_to_date, open_tensorboard
 
     if elsewhere is not None:
@@ -166,16 +166,16 @@ def _stay(page: RayPage | None, *, has_curves: bool) -> None:
 def _print_where(run: str, directory: Path, elsewhere: RunElsewhere | None) -> None:
     """Print where Ray's dashboard listens, for a script."""
     from muster.jobs.commands import UnansweredError
-    from muster.jobs.dashboard.finding import find_dashboard, find_folder, why_none
+    from muster.jobs.dashboard.find_dashboard import find_dashboard, find_folder, why_none
     from muster.jobs.places.model import find_place
     from muster.jobs.places.record import last_line
 
     if elsewhere is not None:
         try:
-            told = find_place(elsewhere.record).run(["dashboard", elsewhere.folder, "--json"], may_ask=True)
+            answer = find_place(elsewhere.record).run(["dashboard", elsewhere.folder, "--json"], may_ask=True)
         except UnansweredError as error:
             raise JobError(str(error)) from None
-        print(last_line(told))
+        print(last_line(answer))
         return
     folder = find_folder(run, directory)
     found = find_dashboard(folder)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from muster.cli.options import AsJson, Interface, PortRange, RunsDir, parse_port_range, parse_timeout
 from muster.cli.screen import console, print_json
+from muster.environment_variables import LAUNCH_CPUS_VARIABLE, RUN_DIR_VARIABLE
 from muster.errors import InputError
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.simulators.verdict import Verdict
@@ -41,19 +42,19 @@ def doctor(
     was found, with remedies. Ends with 0, or with 1 if there is any problem; warnings do not count.
     """
     from muster.clusters.allocation.reading import read_allocation
+    from muster.clusters.doctor.doctor_options import DoctorOptions
     from muster.clusters.doctor.examination import Examination
-    from muster.clusters.doctor.options import DoctorOptions
     from muster.clusters.launching.rendezvous import identify
     from muster.clusters.launching.step_commands import Step, start_ranks
 
-    if "MUSTER_LAUNCH_CPUS" in os.environ:
+    if LAUNCH_CPUS_VARIABLE in os.environ:
         raise InputError(
             "doctor: under `muster launch` it would run on the head alone\n"
             "    start it as a launch is started, on every rank: srun muster doctor"
         )
 
     options = DoctorOptions(
-        records=Path(os.environ.get("MUSTER_RUN_DIR") or folder_of_runs(runs_dir)).resolve() / "examinations",
+        records=Path(os.environ.get(RUN_DIR_VARIABLE) or folder_of_runs(runs_dir)).resolve() / "examinations",
         target=target,
         timeout=parse_timeout(timeout),
         interface=interface,

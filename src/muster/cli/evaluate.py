@@ -9,7 +9,6 @@ import typer
 
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust
 from muster.cli.screen import console, figure, print_json, show_notice
-from muster.errors import SimulatorError
 from muster.experiment.quantities import LARGEST_SEED, counted
 from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -31,25 +30,32 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Let a run's best policy act for some episodes and print its mean return."""
+    from muster.engines.engine import rules_of
     from muster.policies import load_policy
-    from muster.training.evaluation import evaluate
+    from muster.stepping.apart import ApartProcess
+    from muster.stepping.evaluation import EvaluationTask, evaluate_saved
+    from muster.stepping.live import FailedCallError
     from muster.training.failures import FailureRecord
-    from muster.training.preparation import simulator_of
 
     folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir), show_notice)
     require_own_run(folder, [path], f"evaluate {run}", trust=trust)
     experiment = read_experiment(folder, path, show_notice)
-    simulator = simulator_of(experiment)
+    load_policy(path, trust=trust)
+    simulator = experiment.simulator()
+    task = EvaluationTask(
+        simulator,
+        rules_of(experiment),
+        episodes,
+        experiment.seed if seed is None else seed,
+        deterministic=not stochastic,
+    )
+    process = ApartProcess(experiment.env.step_timeout)
     try:
-        result = evaluate(
-            load_policy(path, trust=trust),
-            simulator,
-            episodes,
-            experiment.seed if seed is None else seed,
-            deterministic=not stochastic,
-        )
-    except SimulatorError as error:
-        raise FailureRecord(experiment, simulator, folder).explained(error) from None
+        result = process.call(evaluate_saved, str(path), task)
+    except FailedCallError as error:
+        raise FailureRecord(experiment, simulator, folder).error(error.failure) from None
+    finally:
+        process.close()
     if as_json:
         print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(result)})
         return

@@ -33,9 +33,8 @@ def export(
 ) -> None:
     """Write a run's best policy as ONNX or TorchScript, checked to decide as the policy does."""
     from muster.policies import load_policy
-    from muster.policies.exporting import SUFFIXES, require
-    from muster.training.exporting import export
-    from muster.training.preparation import simulator_of
+    from muster.policies.onnx_export import SUFFIXES, require
+    from muster.training.policy_export import export
 
     require(file_format)
     folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir), show_notice)
@@ -43,7 +42,7 @@ def export(
     output = output or folder.path / f"policy{SUFFIXES[file_format]}"
     writable_file("-o", output, SUFFIXES_TAKEN)
     experiment = read_experiment(folder, path, show_notice)
-    result = export(load_policy(path, trust=trust), simulator_of(experiment), output, file_format)
+    result = export(load_policy(path, trust=trust), experiment.simulator(), output, file_format)
     if as_json:
         print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(result)})
         return

@@ -17,6 +17,7 @@ from muster.cli.options import (
     parse_port_range,
     parse_timeout,
 )
+from muster.environment_variables import HEAD_ADDRESS_VARIABLE, HOSTS_VARIABLE, RUN_DIR_VARIABLE
 from muster.runs.folder import runs_dir as folder_of_runs
 
 MOST = 1_000_000
@@ -31,17 +32,18 @@ def launch(
         int | None, typer.Option(min=0, max=MOST, help="GPUs of each host; default: as allocated.")
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Ranks to wait for; default: as launched.")
+        int | None, typer.Option(min=1, max=MOST, help="Hosts to wait for; default: as launched.")
     ] = None,
     min_nodes: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Continue with so many hosts when the timeout is over.")
+        int | None,
+        typer.Option(min=1, max=MOST, help="Continue with so many hosts when the timeout is over; default: all."),
     ] = None,
     head: Annotated[str | None, typer.Option(help="The head's host; default: that of rank 0.")] = None,
     head_address: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            envvar="MUSTER_HEAD_ADDRESS",
+            envvar=HEAD_ADDRESS_VARIABLE,
             show_envvar=False,
             help="Where to meet if the hosts share no folder: on the head's host.",
         ),
@@ -82,7 +84,7 @@ def launch(
     from muster.clusters.launching.containers import parse_container
     from muster.clusters.launching.launch import launch as run_launch
     from muster.clusters.launching.launch import refuse_where_impossible, require_dashboard
-    from muster.clusters.launching.options import DEFAULT_TIMEOUT, LaunchOptions
+    from muster.clusters.launching.launch_options import DEFAULT_TIMEOUT, LaunchOptions
     from muster.clusters.launching.step_commands import Step, enter_container, start_ranks
     from muster.clusters.named import NamedCluster, find_cluster
 
@@ -91,11 +93,11 @@ def launch(
     if dashboard or site.dashboard:
         require_dashboard()
     if site.hosts:
-        os.environ.setdefault("MUSTER_HOSTS", ",".join(site.hosts))
+        os.environ.setdefault(HOSTS_VARIABLE, ",".join(site.hosts))
     timeout, grace = timeout or site.timeout, grace or site.grace
     options = LaunchOptions(
         command=command,
-        records=Path(os.environ.get("MUSTER_RUN_DIR") or folder_of_runs(runs_dir)).resolve() / "launches",
+        records=Path(os.environ.get(RUN_DIR_VARIABLE) or folder_of_runs(runs_dir)).resolve() / "launches",
         cpus=cpus if cpus is not None else site.cpus or None,
         gpus=gpus if gpus is not None else None if site.gpus is False else site.gpus,
         nodes=nodes,

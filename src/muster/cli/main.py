@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -111,4 +113,16 @@ def run() -> None:
         app()
     except MusterError as error:
         show_error(error)
+        _leave_threads_behind(error.exit_code)
         sys.exit(error.exit_code)
+    except SystemExit as end:
+        _leave_threads_behind(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
+
+
+def _leave_threads_behind(code: int) -> None:
+    """End the process now if a simulator has left threads that Python would wait for."""
+    if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from muster.environment_variables import RUNS_DIR_VARIABLE
 from muster.errors import InputError
 from muster.files.regular import is_folder, odd_kind
 
@@ -24,7 +25,7 @@ def _given(text: str | None) -> str | None:
 
 RunsDir = Annotated[
     str | None,
-    typer.Option(envvar="MUSTER_RUNS_DIR", callback=_given, help="Folder of all runs; default: runs."),
+    typer.Option(envvar=RUNS_DIR_VARIABLE, callback=_given, help="Folder of all runs; default: runs."),
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any key; may be repeated.")

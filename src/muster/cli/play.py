@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,8 @@ from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import read_experiment
 
 if TYPE_CHECKING:
-    from muster.simulators.building import Simulator
+    from muster.experiment.schema import Experiment
+    from muster.stepping.live import LiveSimulator
 
 _DEFAULT_FRAMES_PER_SECOND = 30
 _EVEN_SIZES = 2
@@ -58,35 +60,43 @@ def play(
     if video:
         writable_file("--video", video, (".mp4", ".gif"))
 
-    from muster.simulators.building import close_problem
+    from muster.engines.engine import rules_of
     from muster.simulators.masks import mask_in, random_action
-    from muster.training.evaluation import play
+    from muster.stepping.episodes import play
+    from muster.stepping.failures import simulator_error
+    from muster.stepping.here import called_here
+    from muster.stepping.live import FailedCallError, LiveSimulator
 
-    simulator, policy = _find(target, checkpoint, folder_of_runs(runs_dir), trust=trust)
-    env = _build(simulator, "rgb_array" if video else "human" if render else None)
+    experiment, policy = _find(target, checkpoint, folder_of_runs(runs_dir), trust=trust)
+    live = LiveSimulator(experiment.simulator(), rules_of(experiment))
     frames: list[Any] = []
-    on_step: Callable[[], None] = (lambda: frames.append(env.render())) if video else (lambda: None)
-    env.action_space.seed(seed)
+    on_step: Callable[[], None] = (lambda: frames.append(live.render())) if video else (lambda: None)
 
     def act(observation: Any, info: Any) -> Any:
         if policy is None:
-            return random_action(env.action_space, observation, info)
+            return random_action(live.env.action_space, observation, info)
         return policy.act(observation, mask=mask_in(info))
 
     begin_episode = policy.begin_episode if policy else lambda: None
     played = []
+    screen = console()
     try:
-        for number, episode in enumerate(play(env, act, episodes, seed, on_step, begin_episode), start=1):
-            played.append(episode)
-            if not as_json:
-                console().print(
-                    f"episode {number}: return {figure(episode.total)}, {counted(episode.length, 'step')}"
-                )
-        if video:
-            rate = env.metadata.get("render_fps", _DEFAULT_FRAMES_PER_SECOND)
-            _write_video(video, frames, rate)
-    finally:
-        close_problem(env)
+        with called_here(experiment.env.step_timeout):
+            _build(live, experiment.env.id, "rgb_array" if video else "human" if render else None)
+            live.env.action_space.seed(seed)
+            for number, episode in enumerate(play(live, act, episodes, seed, on_step, begin_episode), start=1):
+                played.append(episode)
+                if not as_json:
+                    screen.print(
+                        f"episode {number}: return {figure(episode.total)}, {counted(episode.length, 'step')}"
+                    )
+            rate = live.env.metadata.get("render_fps", _DEFAULT_FRAMES_PER_SECOND)
+            with suppress(FailedCallError):
+                live.close()
+    except FailedCallError as error:
+        raise simulator_error(f"the simulator failed: {error.failure}", error.failure) from None
+    if video:
+        _write_video(video, frames, rate)
     if as_json:
         print_json({"returns": [e.total for e in played], "lengths": [e.length for e in played]})
     elif video:
@@ -94,7 +104,7 @@ def play(
 
 
 def _replay(path: Path, *, trust: bool) -> None:
-    from muster.training.replaying import read_recorded, replay
+    from muster.stepping.replay import read_recorded, replay
 
     require_own([path], f"--replay {path}", trust=trust)
     recorded = read_recorded(path)
@@ -106,34 +116,34 @@ def _replay(path: Path, *, trust: bool) -> None:
     screen.print("it did not fail this time")
 
 
-def _find(target: str, checkpoint: str, runs: Path, *, trust: bool) -> tuple[Simulator, Any]:
-    """Return the simulator, and the policy if the target is a run."""
+def _find(target: str, checkpoint: str, runs: Path, *, trust: bool) -> tuple[Experiment, Any]:
+    """Return the experiment, and the policy if the target is a run."""
     from muster.policies import load_policy
-    from muster.training.preparation import simulator_of
 
     if not is_run(target, runs):
-        return simulator_of(load_experiment(target).experiment), None
+        return load_experiment(target).experiment, None
     folder, path = find_checkpoint(target, checkpoint, runs, show_notice)
     require_own_run(folder, [path], f"play {target}", trust=trust)
-    return simulator_of(read_experiment(folder, path, show_notice)), load_policy(path, trust=trust)
+    return read_experiment(folder, path, show_notice), load_policy(path, trust=trust)
 
 
-def _build(simulator: Simulator, render_mode: str | None) -> Any:
+def _build(live: LiveSimulator, name: str, render_mode: str | None) -> None:
     import gymnasium
 
-    from muster.simulators.building import build_explained
+    from muster.stepping.live import FailedCallError
 
-    if render_mode is None:
-        return build_explained(simulator)
-    os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
+    if render_mode is not None:
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     try:
-        env = simulator.build(render_mode)
-    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
-        raise InputError(f"{simulator.id}: cannot be drawn: {error}\n    pip install 'muster-rl[video]'") from None
-    if env.render_mode != render_mode:
-        modes = ", ".join(env.metadata.get("render_modes", [])) or "none"
-        raise InputError(f"{simulator.id}: does not render as {render_mode!r}; it has: {modes}")
-    return env
+        live.build(render_mode)
+    except FailedCallError as error:
+        if render_mode and isinstance(error.raised, gymnasium.error.DependencyNotInstalled | ImportError):
+            needs = f"{name}: cannot be drawn: {error.raised}"
+            raise InputError(f"{needs}\n    pip install 'muster-rl[video]'") from None
+        raise
+    if live.env.render_mode != render_mode and render_mode is not None:
+        modes = ", ".join(live.env.metadata.get("render_modes", [])) or "none"
+        raise InputError(f"{name}: does not render as {render_mode!r}; it has: {modes}")
 
 
 def _write_video(path: Path, frames: list[Any], frames_per_second: int) -> None:

@@ -35,7 +35,7 @@ def scale(
 ) -> None:
     """Measure how training speeds up with workers, and say how many pay.
 
-    Trains shortly with each number, on this machine or on the Ray of `muster launch`; leaves no runs behind.
+    Trains briefly with each number, on this machine or on the Ray of `muster launch`; leaves no runs behind.
     """
     numbers = _parse_numbers("--workers", workers) if nodes is None else _parse_numbers("--nodes", nodes)
     if nodes is not None and numbers[0] == 0:
@@ -46,7 +46,7 @@ def scale(
     loaded = load_experiment(target, [parse_set(setting) for setting in settings or []])
 
     from muster.reports.scaling import Scaling, plot
-    from muster.training.scaling import measure_hosts, measure_scaling
+    from muster.training.scaling_runs import measure_hosts, measure_scaling
 
     screen = console(stderr=True)
 

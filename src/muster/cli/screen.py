@@ -22,7 +22,9 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console that changes nothing in what it prints."""
-    return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
+    # The stream as it is now: a simulator may replace it later.
+    file = sys.stderr if stderr else sys.stdout
+    return Console(file=file, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

@@ -20,7 +20,7 @@ from muster.runs.folder import runs_dir as folder_of_runs
 if TYPE_CHECKING:
     from muster.clusters.named import FoundCluster
     from muster.jobs.folder import JobFolder
-    from muster.jobs.submission import Plan
+    from muster.jobs.submission_plan import Plan
 
 MOST_JOBS = 1000
 COMMAND = "muster.command"
@@ -105,7 +105,7 @@ def submit(
     """
     from muster.jobs.delivery import carry_out
     from muster.jobs.request import Request, make_plan
-    from muster.jobs.submission import SubmitOptions
+    from muster.jobs.submission_plan import SubmitOptions
 
     given = {
         "remote": remote,
@@ -187,11 +187,7 @@ def _require_no_flags(job: JobFolder, flags: dict[str, Any]) -> None:
 
 def _cluster(on: str | None, target: str | None, given: dict[str, str], directives: list[str]) -> FoundCluster:
     """Find the cluster, with the flags taken in."""
-    from dataclasses import replace
-
-    from pydantic import ValidationError
-
-    from muster.clusters.named import NamedCluster, cluster_problems, find_cluster
+    from muster.clusters.named import find_cluster, with_flags
 
     if on is None:
         raise InputError(
@@ -203,15 +199,7 @@ def _cluster(on: str | None, target: str | None, given: dict[str, str], directiv
     values: dict[str, Any] = {key: _value(text) for key, text in given.items()}
     if directives:
         values["directives"] = [*found.cluster.directives, *directives]
-    try:
-        table = found.cluster.model_dump(exclude_unset=True)
-        return replace(found, cluster=NamedCluster.model_validate({**table, **values}))
-    except ValidationError as error:
-
-        def spell(key: str) -> str:
-            return f"--{key.replace('_', '-')} {given.get(key, '')}".rstrip()
-
-        raise InputError(f"submit: flags that cannot be used{cluster_problems(error, spell)}") from None
+    return with_flags(found, values, "submit")
 
 
 def _require_dashboard(cluster: FoundCluster) -> None:

@@ -12,7 +12,7 @@ from muster.runs.folder import runs_dir as folder_of_runs
 
 if TYPE_CHECKING:
     from muster.jobs.request import Request
-    from muster.jobs.submission import Plan
+    from muster.jobs.submission_plan import Plan
 
 
 def _is_ray(request: Request) -> bool:

@@ -37,7 +37,7 @@ def sweep(
 ) -> None:
     """Train trials of an experiment with other values, as its [sweep] says, and write the best one's file.
 
-    Ctrl-C saves all trials and stops; --resume goes on from there.
+    Ctrl-C saves all trials and stops; --resume continues from there.
     """
     overrides = [
         Override(key, value, flag)
@@ -75,7 +75,7 @@ def _show(result: SweepResult) -> None:
         screen.print(f"best: {result.best_trial}, {result.metric} {figure(result.best_metric)}, {values}")
     screen.print(f"results in {result.sweep}\n")
     if result.exit_code:
-        screen.print("the same command with --resume goes on, and tries again what failed")
+        screen.print("the same command with --resume continues, and tries again what failed")
     elif result.best_trial is not None:
         screen.print(f"  muster train {result.best_file}  # train the best once more")
         screen.print(f"  muster evaluate {result.sweep}/{result.best_trial}  # how good is it?")

@@ -14,7 +14,7 @@ from rich.text import Text
 from muster.cli.screen import Pace, figure, sparkline
 from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import AlgorithmSection
-from muster.training.listening import RunStart
+from muster.training.listener import RunStart
 from muster.training.progress import Progress
 from muster.training.stopping import nearest_stop, seconds_left
 
@@ -66,7 +66,8 @@ class View:
         self._console.print(Text.assemble(("simulator failed: ", "bold red"), error))
         if kind not in self._told:
             self._told.add(kind)
-            self._console.print(traceback.rstrip())
+            if traceback:
+                self._console.print(traceback.rstrip())
 
 
 class LiveView(View):

@@ -14,7 +14,7 @@ RESERVE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Host:
+class RayHost:
     """A host of a Ray cluster: its address, and the CPUs that Ray has there."""
 
     address: str
@@ -22,7 +22,7 @@ class Host:
 
 
 @contextmanager
-def cluster_hosts() -> Iterator[list[Host]]:
+def cluster_hosts() -> Iterator[list[RayHost]]:
     """Join the Ray that RAY_ADDRESS names; give its hosts, this one first.
 
     Raises:
@@ -39,7 +39,7 @@ def cluster_hosts() -> Iterator[list[Host]]:
     with joined(address, show_worker_output=False):
         own = ray.util.get_node_ip_address()
         hosts = [
-            Host(node["NodeManagerAddress"], int(node["Resources"].get("CPU", 0)))
+            RayHost(node["NodeManagerAddress"], int(node["Resources"].get("CPU", 0)))
             for node in ray.nodes()
             if node["Alive"]
         ]
@@ -47,7 +47,7 @@ def cluster_hosts() -> Iterator[list[Host]]:
 
 
 @contextmanager
-def reserved(hosts: Sequence[Host]) -> Iterator[None]:
+def reserved(hosts: Sequence[RayHost]) -> Iterator[None]:
     """Hold all CPUs of some hosts, so that nothing is placed there.
 
     Raises:

@@ -22,6 +22,13 @@ from muster.clusters.ray_processes import RayProcesses
 from muster.clusters.temporary import RAY_FOLDER, temporary_folder
 from muster.errors import ClusterError
 from muster.experiment.quantities import counted
+from muster.ray_private import (
+    end_processes_with,
+    loopback_options,
+    on_loopback,
+    reread_authentication,
+    without_sigterm_handler,
+)
 from muster.simulators.shipped_code import pack_code, shipped_folder
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
@@ -152,7 +159,7 @@ def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[Non
             settings = {"RAY_AUTH_TOKEN_PATH": str(token), "RAY_RAYLET_PID": str(os.getpid())}
             with _environment({**_SETTINGS, **settings}):
                 reread_authentication()
-                with processes.starting(), _on_loopback():
+                with processes.starting(), on_loopback():
                     _start(
                         "Ray did not start on this machine: {error}\n    --workers 0 trains without Ray",
                         address="local",
@@ -161,8 +168,7 @@ def _own(num_cpus: int, num_gpus: int, show_worker_output: bool) -> Iterator[Non
                         object_store_memory=_OBJECT_STORE_BYTES,
                         include_dashboard=False,
                         log_to_driver=show_worker_output,
-                        _node_ip_address="127.0.0.1",
-                        _temp_dir=str(folder / RAY_FOLDER),
+                        **loopback_options(folder / RAY_FOLDER),
                     )
                 yield
         finally:
@@ -184,15 +190,11 @@ def _start(message: str, **options: Any) -> None:
     """Start or join Ray, which is to leave this process's signals alone."""
     import ray
 
-    original = ray._private.utils.set_sigterm_handler
-    ray._private.utils.set_sigterm_handler = lambda handler: None
     try:
-        with _term_kept():
+        with without_sigterm_handler(), _term_kept():
             ray.init(logging_level=logging.ERROR, **options)
     except Exception as error:
         raise ClusterError(message.format(error=error)) from None
-    finally:
-        ray._private.utils.set_sigterm_handler = original
 
 
 @contextmanager
@@ -215,11 +217,7 @@ def _term_kept() -> Iterator[None]:
 
 def _shut_down(processes: RayProcesses) -> None:
     """Leave Ray and end its processes at once: they take no signal but KILL."""
-    import ray
-
-    node = ray._private.worker._global_node
-    if node is not None:
-        node.kill_all_processes = lambda **_: processes.end()
+    end_processes_with(processes.end)
     if processes.are_lost():
         _STUCK.append(True)
     else:
@@ -237,27 +235,6 @@ def _leave() -> None:
         leaving.join(SHUTDOWN_SECONDS)
     if leaving.is_alive():
         _STUCK.append(True)
-
-
-@contextmanager
-def _on_loopback() -> Iterator[None]:
-    """Let Ray take the loopback address as this machine's, as it does by itself on macOS."""
-    from ray._private import ray_constants
-
-    original = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = original
-
-
-def reread_authentication() -> None:
-    """Make Ray see the environment's mode and token: it reads them only when it is imported and first used."""
-    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
-
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _wait_for_hosts(num_cpus: int, num_gpus: float) -> None:

@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -61,8 +61,22 @@ LeftOut = Annotated[Literal[False], BeforeValidator(_require_false)]
 """`key = false`: leave the directive out, for a site that refuses it."""
 Number = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Memory = Annotated[int, BeforeValidator(parse_memory), Field(strict=True, ge=1024**2, le=2**60)]
-Destination = Annotated[str, Field(strict=True, pattern=f"^{DESTINATION.pattern}$")]
-Word = Annotated[str, Field(strict=True, min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f]*$")]
+
+
+def _destination(text: str) -> str:
+    if not DESTINATION.fullmatch(text):
+        raise ValueError("expected a host as ssh knows it, such as me@login.site.org: no flag, spaces, ':' or '/'")
+    return text
+
+
+def _one_line(text: str) -> str:
+    if any(sign < " " for sign in text):
+        raise ValueError("expected text without line breaks or other control characters")
+    return text
+
+
+Destination = Annotated[str, Field(strict=True), AfterValidator(_destination)]
+Word = Annotated[str, Field(strict=True, min_length=1, max_length=1000), AfterValidator(_one_line)]
 
 
 class QueueLimits(BaseModel):
@@ -220,6 +234,25 @@ def list_clusters() -> list[FoundCluster]:
         for name, table in _read(path).items():
             found.setdefault(name, FoundCluster(name, _with_profile(_validate(table, path, name)), str(path)))
     return list(found.values())
+
+
+def with_flags(found: FoundCluster, values: Mapping[str, Any], command: str) -> FoundCluster:
+    """Return a cluster with the values of a command's flags in place of its own.
+
+    Raises:
+        InputError: naming all flags that cannot be used.
+    """
+    try:
+        table = found.cluster.model_dump(exclude_unset=True)
+        return replace(found, cluster=NamedCluster.model_validate({**table, **values}))
+    except ValidationError as error:
+
+        def spell(key: str) -> str:
+            value = values.get(key, "")
+            written = str(value).lower() if isinstance(value, bool) else value
+            return f"--{key.replace('_', '-')} {written}".rstrip()
+
+        raise InputError(f"{command}: flags that cannot be used{cluster_problems(error, spell)}") from None
 
 
 def user_file() -> Path:

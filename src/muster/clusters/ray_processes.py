@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.clusters import ray_guard
+from muster.ray_private import started_by
 
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2}
 END_SECONDS = 5.0
@@ -42,14 +43,8 @@ class RayProcesses:
     @contextmanager
     def starting(self) -> Iterator[None]:
         """Have what Ray starts in this block started that way."""
-        from ray._private import services
-
-        original = services.ConsolePopen
-        services.ConsolePopen = lambda *arguments, **options: self._start(original, *arguments, **options)
-        try:
+        with started_by(self._start):
             yield
-        finally:
-            services.ConsolePopen = original
 
     def _start(
         self, popen: Callable[..., Any], *arguments: Any, preexec_fn: Callable[[], None] | None, **options: Any

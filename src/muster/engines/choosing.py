@@ -18,11 +18,11 @@ def make_plan(request: Request) -> Plan:
         InputError: if the engine is not installed.
     """
     if request.loaded.experiment.algorithm.engine == "builtin":
-        from muster.engines.builtin.planning import make_builtin_plan
+        from muster.engines.builtin.plan import make_builtin_plan
 
         return make_builtin_plan(request)
     with _rllib_needed(request.loaded):
-        from muster.engines.rllib.planning import make_rllib_plan
+        from muster.engines.rllib.plan import make_rllib_plan
     return make_rllib_plan(request)
 
 
@@ -35,8 +35,8 @@ def problems_without_simulator(loaded: LoadedExperiment) -> list[Problem]:
     if loaded.experiment.algorithm.engine == "builtin":
         return []
     with _rllib_needed(loaded):
-        from muster.engines.rllib import planning
-    return planning.problems_without_simulator(loaded)
+        from muster.engines.rllib import plan
+    return plan.problems_without_simulator(loaded)
 
 
 @contextmanager

@@ -1,72 +1,61 @@
-"""What training asks of an engine, and what engines tell it: the same for every engine."""
+"""What training asks of an engine, and what engines report: the same for every engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from muster.stepping.failures import Supervision
+from muster.stepping.hang_watch import Hung, end_process
+from muster.stepping.rules import Rules
 
 if TYPE_CHECKING:
-    import gymnasium
-
     from muster.experiment import LoadedExperiment
+    from muster.experiment.schema import Experiment
     from muster.policies import Policy
-    from muster.simulators.building import Simulator
+    from muster.simulators.simulator import Simulator
+    from muster.stepping.survey import Survey
 
-MAX_FAILURES_IN_A_ROW = 3
 MAX_LOSSES_IN_A_ROW = 3
 REWARD_CLIP = 10.0
-
-
-Tell = Callable[["SimulatorFailure"], None]
-"""Is told of failures as they happen."""
-
-Interrupted = Callable[[], bool]
-"""Whether to give up what is under way; raises RayLostError when Ray has ended."""
-
-
-class SamplingAbandonedError(Exception):
-    """Sampling was given up in the middle, because the run must save now."""
-
-
-@dataclass(frozen=True)
-class SimulatorFailure:
-    """One failure of the user's simulator: where, when, its own traceback, and what repeats it.
-
-    `step` counts the steps done before; `index` is the simulator's number in the run; `actions` are rows of the
-    policy's choices, the one that failed last, or None if they are not known. A simulator beside those that are
-    trained in has neither group nor number, and `actions` are its own, made plain.
-    """
-
-    group: int | None
-    env: int | None
-    episode: int
-    seed: int
-    step: int
-    error: str
-    traceback: str
-    call: str = "step"
-    index: int | None = 0
-    actions: list[Any] | None = None
-
-    def __str__(self) -> str:
-        place = "" if self.group is None else f"group {self.group}, simulator {self.env}, "
-        return f"{self.error} (in {self.call}: {place}episode {self.episode}, seed {self.seed}, step {self.step})"
+_IMAGE_DIMENSIONS = {"builtin": (2, 3), "rllib": (3,)}
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """What one iteration did: steps, finished episodes, failures, the learner's figures and the time it took."""
+    """What one iteration did: steps, finished episodes, the learner's metrics and the time it took."""
 
     steps: int
     episodes: list[tuple[float, int]]
-    failures: list[SimulatorFailure]
     workers_lost: int
     metrics: dict[str, float | None]
     sample_seconds: float
     learn_seconds: float
     wait_seconds: float
+
+
+def journals_beside(simulator: Simulator) -> Path:
+    """Return where journals of a run's own process are: in its folder, beside those of its simulators."""
+    return Path(simulator.folder).parent / "journals"
+
+
+def image_dimensions(experiment: Experiment) -> tuple[int, ...]:
+    """Return how many dimensions a uint8 Box may have that the experiment's engine reads as an image."""
+    return _IMAGE_DIMENSIONS[experiment.algorithm.engine] if experiment.model.images else ()
+
+
+def rules_of(experiment: Experiment) -> Rules:
+    """Return by what rules an experiment's simulators are judged."""
+    return Rules(experiment.env.check_bounds, experiment.env.step_timeout, image_dimensions(experiment))
+
+
+@dataclass(frozen=True)
+class RunSupervision(Supervision):
+    """Who looks after a run: also what to do when a simulator hangs in the run's own process for good."""
+
+    hung: Hung = end_process
 
 
 class Engine(Protocol):
@@ -82,10 +71,10 @@ class Engine(Protocol):
     def metric_names(self) -> tuple[str, ...]:
         """The columns that the algorithm adds to the record."""
 
-    def iterate(self, fraction_done: float, interrupted: Interrupted, tell: Tell) -> Iteration:
+    def iterate(self, fraction_done: float) -> Iteration:
         """Sample and learn; the state to be saved changes only if all of it succeeds.
 
-        Failures that can be told before it ends are told then, and returned as all others are.
+        Failures of the simulator are reported as they happen.
 
         Raises:
             SimulatorError, SamplingAbandonedError, NonFiniteUpdateError, RayLostError: the state is as it was
@@ -96,13 +85,15 @@ class Engine(Protocol):
         """Return the policy as it is now."""
 
     def save(self, folder: Path, *, simulators: bool) -> str | None:
-        """Write policy and complete training state into a folder; return why episodes will restart, if news.
+        """Write policy and complete training state into a folder.
+
+        Return why resuming will start new episodes, if not yet reported.
 
         Without the simulators it needs nothing but this process, and may be called from another thread.
         """
 
-    def close(self) -> list[SimulatorFailure]:
-        """End what was started; return what failed in that."""
+    def close(self) -> None:
+        """End what was started; failures of the simulator in that are reported, too."""
 
 
 @dataclass(frozen=True)
@@ -116,22 +107,22 @@ class Needs:
 
 @dataclass(frozen=True)
 class Request:
-    """What an engine plans with: the experiment, its simulator (once built, to look at), and who wants to know."""
+    """What an engine plans with: the experiment, its simulator and what is known of it, and who wants to know."""
 
     loaded: LoadedExperiment
     simulator: Simulator
-    env: gymnasium.Env[Any, Any]
+    survey: Survey
     num_workers: int
     resumes: bool
     notice: Callable[[str], None]
 
 
 class Plan(Protocol):
-    """How an engine will train an experiment: settled and checked before anything is made."""
+    """How an engine will train an experiment: decided and checked before anything is made."""
 
     @property
     def loaded(self) -> LoadedExperiment:
-        """The experiment, with what the engine settled."""
+        """The experiment, with what the engine decided."""
 
     @property
     def num_workers(self) -> int:
@@ -145,5 +136,5 @@ class Plan(Protocol):
     def needs(self) -> Needs | None:
         """What Ray must have; None if it is not needed."""
 
-    def build(self, checkpoint: Path | None, weights_from: Path | None, interrupted: Interrupted) -> Engine:
+    def build(self, checkpoint: Path | None, weights_from: Path | None, supervision: RunSupervision) -> Engine:
         """Build the engine, on the Ray that is there."""

@@ -1,4 +1,4 @@
-"""Running count, mean and spread, merged exactly: the observation normaliser and the reward scale."""
+"""Running count, mean and standard deviation, merged exactly: the observation normaliser and the reward scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.policies.normalizer import Scale
+from muster.policies.scale import Scale
 
 Array = NDArray[Any]
 
@@ -25,7 +25,7 @@ class Moments:
 
     @classmethod
     def empty(cls, size: int) -> Moments:
-        """Return the moments of nothing."""
+        """Return the moments of no samples."""
         return cls(0.0, np.zeros(size), np.zeros(size))
 
     @classmethod
@@ -48,7 +48,7 @@ class Moments:
 
     @property
     def std(self) -> Array:
-        """Deviation per entry; 1 while there is nothing to tell it from."""
+        """Standard deviation per entry; 1 as long as there are fewer than two samples."""
         if self.count < 2:
             return np.ones_like(self.mean)
         return np.sqrt(self.deviations / self.count + _EPSILON)

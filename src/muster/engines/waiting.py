@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.engines.engine import Interrupted, SamplingAbandonedError
+from muster.stepping.failures import Interrupted, SamplingAbandonedError
 
 POLL_SECONDS = 0.2
 

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment.problems import Lines, sweep_problems, validation_problems
 from muster.experiment.schema import Experiment
-from muster.experiment.source import DEEPEST, read_toml, require_plain
-from muster.simulators.building import find_simulator
+from muster.experiment.source import DEEPEST, DEFAULT, read_toml, require_plain
+from muster.simulators.lookup import find_simulator
 
 CLUSTERS = "clusters"
 """A table that an experiment's file may end with: where it can run is no part of what it is."""
@@ -57,7 +57,7 @@ class LoadedExperiment:
         """Return the table of what was given, without defaults, as a file that gives the same experiment."""
         table: dict[str, Any] = {}
         for key, value in _leaves(self.experiment.as_table()):
-            if self.sources.get(key) != "default" or key == "env.paths":
+            if self.sources.get(key) != DEFAULT or key == "env.paths":
                 _put(table, key, value)
         return table
 
@@ -142,7 +142,7 @@ def _load(
     if problems := sweep_problems(table, given, lines):
         raise ExperimentError(str(lines.path), problems)
     experiment = _with_search_paths(experiment, folder)
-    sources = {key: given.get(key, "default") for key, _ in _leaves(experiment.as_table())}
+    sources = {key: given.get(key, DEFAULT) for key, _ in _leaves(experiment.as_table())}
     places = {key: lines.place(key, given) for key in given}
     return LoadedExperiment(experiment, sources, places, str(lines.path))
 

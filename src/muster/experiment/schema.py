@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from muster.experiment.quantities import LARGEST_COUNT, LARGEST_SEED, Count, Duration
 from muster.experiment.section import Section
 from muster.experiment.sweep import SweepSection
+from muster.simulators.simulator import Simulator
 
 MOST_WORKERS = 100_000
 MOST_THREADS = 4096
@@ -21,7 +23,8 @@ class EnvSection(Section):
 
     id: str = Field(
         min_length=1,
-        description="Simulator: a Gymnasium id, module:Class, module:function, or path/to/file.py:Class.",
+        description="Simulator: a Gymnasium id, module:Id-v0 of a package, envpool:Id-v0, module:Class, "
+        "module:function, or path/to/file.py:Class.",
     )
     config: dict[str, Any] = Field(
         default_factory=dict,
@@ -32,7 +35,7 @@ class EnvSection(Section):
     wrappers: list[str | dict[str, Any]] = Field(
         default_factory=list,
         description="Gymnasium wrappers, innermost first: module:Class, or a table with `class` and its "
-        "keyword arguments.",
+        "keyword arguments. A batched simulator takes those of gymnasium.wrappers.vector.",
     )
     max_episode_steps: Count | None = Field(
         default=None, description="Cut an episode after this many steps; default: as the simulator says."
@@ -52,38 +55,91 @@ class EnvSection(Section):
         default=0,
         ge=0,
         le=LARGEST_COUNT,
-        description="Build a simulator anew after this many episodes, if it leaks; 0: never.",
+        description="Rebuild a simulator after this many episodes, if it leaks; 0: never.",
     )
     check_bounds: bool = Field(
         default=True, description="Whether an observation outside its space's bounds is a failure."
+    )
+    vectorized: bool | None = Field(
+        default=None,
+        description="Whether the simulator is batched (a VectorEnv, made with `num_envs`): each group is then one "
+        "batch. By default, EnvPool and any class or function that takes `num_envs` are; `true` batches a "
+        "registered id by gymnasium.make_vec.",
+    )
+    cpus: Count | None = Field(
+        default=None,
+        le=MOST_THREADS,
+        description="CPUs that one simulator, or one batch, uses, if it has threads or starts processes: each "
+        "worker reserves as many, and OMP_NUM_THREADS and its like are set to it.",
+    )
+    import_: list[str] = Field(
+        default_factory=list,
+        alias="import",
+        description="Modules to import first, because they register the simulator with Gymnasium.",
     )
     paths: list[str] = Field(
         default_factory=list,
         description="Folders to import the simulator from, besides the experiment's own and the current one.",
     )
 
+    def simulator(self, folder: Path = Path("simulators"), spare_index: int = 0) -> Simulator:
+        """Return how to build the simulator; `folder` holds the folders of those that ask for one."""
+        return Simulator(
+            id=self.id,
+            config=self.config,
+            wrappers=self.wrappers,
+            max_episode_steps=self.max_episode_steps,
+            paths=self.paths,
+            folder=str(folder.absolute()),
+            spare_index=spare_index,
+            vectorized=self.vectorized,
+            imports=self.import_,
+            cpus=self.cpus,
+        )
 
-_NAME = "Algorithm: PPO or TRPO; on RLlib: PPO, DQN, SAC, APPO, IMPALA, DreamerV3 or TQC."
-_ENGINE = "What trains: builtin (PPO, TRPO) or rllib (PPO, and all others)."
+
+BUILTIN_ALGORITHMS = ("PPO", "TRPO", "A2C")
+RLlibOnly = Literal["DQN", "SAC", "APPO", "IMPALA", "DreamerV3", "TQC"]
+RLLIB_ALGORITHMS = ("PPO", *get_args(RLlibOnly))
+
+
+def _listed(names: tuple[str, ...], conjunction: str) -> str:
+    return f"{', '.join(names[:-1])} {conjunction} {names[-1]}"
+
+
+_NAME = f"Algorithm: {_listed(BUILTIN_ALGORITHMS, 'or')}; on RLlib: {_listed(RLLIB_ALGORITHMS, 'or')}."
+_ENGINE = f"What trains: builtin ({', '.join(BUILTIN_ALGORITHMS)}) or rllib (PPO, and all others)."
+
+# Settings that several algorithms have, with defaults of their own.
+BatchSize = Annotated[
+    Count, Field(description="Steps per iteration; rounded up to whole fragments of all simulators.")
+]
+MinibatchSize = Annotated[Count, Field(description="Steps per gradient step.")]
+LearningRate = Annotated[float, Field(gt=0, description="Learning rate of Adam.")]
+LearningRateSchedule = Annotated[
+    Literal["constant", "linear"],
+    Field(description="`linear` lowers the learning rate to zero at stop.steps or stop.iterations (if given)."),
+]
+EntropyCoeff = Annotated[float, Field(ge=0, description="Weight of the entropy bonus.")]
+ValueLossCoeff = Annotated[float, Field(ge=0, description="Weight of the value loss.")]
+GradClip = Annotated[float | None, Field(gt=0, description="Largest norm of a gradient.")]
 
 
 class AlgorithmSection(Section):
-    """What PPO and TRPO have in common."""
+    """What all algorithms of the built-in engine have in common."""
 
     engine: Literal["builtin", "rllib"] = Field(default="builtin", description=_ENGINE)
     gamma: float = Field(default=0.99, ge=0, le=1, description="Discount per step.")
     lambda_: float = Field(default=0.95, ge=0, le=1, description="Decay of the advantage estimate (GAE).")
-    train_batch_size: Count = Field(
-        default=2048, description="Steps per iteration; rounded up to whole fragments of all simulators."
-    )
-    minibatch_size: Count = Field(default=128, description="Steps per gradient step.")
+    train_batch_size: BatchSize = 2048
     action_bounds: Literal["clip", "squash"] = Field(
         default="clip",
         description="How Box actions keep to their bounds: `clip`, or `squash` through tanh. Built-in engine.",
     )
     log_std_init: float | None = Field(
         default=None,
-        description="First logarithm of Box actions' deviations; default -0.5, with use_sde -2. Built-in engine.",
+        description="Initial log standard deviation of continuous actions; default -0.5, with use_sde -2. "
+        "Built-in engine.",
     )
     use_sde: bool = Field(
         default=False,
@@ -99,27 +155,37 @@ class PPOSection(AlgorithmSection):
     """Proximal policy optimisation."""
 
     name: Literal["PPO"] = Field(default="PPO", description=_NAME)
-    lr: float = Field(default=3e-4, gt=0, description="Learning rate of Adam.")
-    lr_schedule: Literal["constant", "linear"] = Field(
-        default="constant",
-        description="`linear` lowers the learning rate to zero at stop.steps or stop.iterations (if given).",
-    )
+    lr: LearningRate = 3e-4
+    lr_schedule: LearningRateSchedule = "constant"
+    minibatch_size: MinibatchSize = 128
     num_epochs: Count = Field(default=10, description="Passes over each batch.")
     clip_param: float = Field(default=0.2, gt=0, description="How far the probability ratio may leave 1.")
-    entropy_coeff: float = Field(default=0.0, ge=0, description="Weight of the entropy bonus.")
-    vf_loss_coeff: float = Field(default=0.5, ge=0, description="Weight of the value loss.")
+    entropy_coeff: EntropyCoeff = 0.0
+    vf_loss_coeff: ValueLossCoeff = 0.5
     vf_clip_param: float | None = Field(
         default=None,
         gt=0,
         description="Clip the change of a value to this (in scaled reward); off if not given.",
     )
-    grad_clip: float | None = Field(default=0.5, gt=0, description="Largest norm of a gradient.")
+    grad_clip: GradClip = 0.5
     target_kl: float | None = Field(
         default=None, gt=0, description="End an iteration's epochs early above this KL; off if not given."
     )
 
 
-class TRPOSection(AlgorithmSection):
+class BuiltinSection(AlgorithmSection):
+    """An algorithm that only the built-in engine has."""
+
+    @field_validator("engine")
+    @classmethod
+    def _only_builtin(cls, engine: str) -> str:
+        if engine != "builtin":
+            (name,) = get_args(cls.model_fields["name"].annotation)
+            raise ValueError(f"there is no {name} in RLlib; expected builtin")
+        return engine
+
+
+class TRPOSection(BuiltinSection):
     """Trust-region policy optimisation."""
 
     name: Literal["TRPO"] = Field(description=_NAME)
@@ -128,14 +194,20 @@ class TRPOSection(AlgorithmSection):
     cg_damping: float = Field(default=0.1, ge=0, description="Added to the Fisher matrix's diagonal.")
     line_search_steps: Count = Field(default=10, description="How often a step is halved before giving up.")
     lr: float = Field(default=3e-4, gt=0, description="Learning rate of the value function's Adam.")
+    minibatch_size: MinibatchSize = 128
     num_epochs: Count = Field(default=10, description="Passes over each batch when fitting the value function.")
 
-    @field_validator("engine")
-    @classmethod
-    def _only_builtin(cls, engine: str) -> str:
-        if engine != "builtin":
-            raise ValueError("there is no TRPO in RLlib; expected builtin")
-        return engine
+
+class A2CSection(BuiltinSection):
+    """Advantage actor-critic, synchronous: one gradient step on each batch."""
+
+    name: Literal["A2C"] = Field(description=_NAME)
+    train_batch_size: BatchSize = 320
+    lr: LearningRate = 2e-3
+    lr_schedule: LearningRateSchedule = "constant"
+    entropy_coeff: EntropyCoeff = 0.0
+    vf_loss_coeff: ValueLossCoeff = 0.5
+    grad_clip: GradClip = 0.5
 
 
 _RLLIB = "Any other setting of RLlib's AlgorithmConfig, by its name there."
@@ -154,7 +226,7 @@ class RLlibSection(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    name: Literal["DQN", "SAC", "APPO", "IMPALA", "DreamerV3", "TQC"] = Field(description=_NAME)
+    name: RLlibOnly = Field(description=_NAME)
     engine: Literal["builtin", "rllib"] = Field(default="rllib", description=_ENGINE)
     rllib: dict[str, Any] = Field(default_factory=dict, description=_RLLIB)
 
@@ -162,7 +234,8 @@ class RLlibSection(Section):
     @classmethod
     def _only_rllib(cls, engine: str) -> str:
         if engine != "rllib":
-            raise ValueError("the built-in engine has PPO and TRPO only; expected rllib")
+            names = _listed(BUILTIN_ALGORITHMS, "and")
+            raise ValueError(f"the built-in engine has only {names}; expected rllib")
         return engine
 
     @model_validator(mode="after")
@@ -182,33 +255,35 @@ class RLlibSection(Section):
         return dict(self.model_extra or {})
 
 
-ALGORITHMS: dict[str, type[AlgorithmSection] | type[RLlibSection]] = {
-    "PPO": PPOSection,
-    "TRPO": TRPOSection,
-    **dict.fromkeys(("DQN", "SAC", "APPO", "IMPALA", "DreamerV3", "TQC"), RLlibSection),
-}
-_CANONICAL_NAMES = {name.upper(): name for name in ALGORITHMS}
+_PPO_ON_RLLIB, _OTHERS_ON_RLLIB = "PPO on RLlib", "RLlib"
 
 
 def _kind_of_algorithm(section: Any) -> str | None:
     """Return the tag of the section that a table, or a section that is made already, is to be read as."""
     table = section if isinstance(section, dict) else getattr(section, "__dict__", {})
     name, engine = table.get("name"), table.get("engine")
-    if not isinstance(name, str):
+    if not isinstance(name, str) or name not in ALGORITHMS:
         return None
-    if name == "PPO":
-        return "PPO on RLlib" if engine == "rllib" else "PPO"
-    return "TRPO" if name == "TRPO" else "RLlib" if name in ALGORITHMS else None
+    if name in BUILTIN_ALGORITHMS:
+        return _PPO_ON_RLLIB if (name, engine) == ("PPO", "rllib") else name
+    return _OTHERS_ON_RLLIB
 
 
 Algorithm = Annotated[
     Annotated[PPOSection, Tag("PPO")]
     | Annotated[TRPOSection, Tag("TRPO")]
-    | Annotated[RLlibPPOSection, Tag("PPO on RLlib")]
-    | Annotated[RLlibSection, Tag("RLlib")],
+    | Annotated[A2CSection, Tag("A2C")]
+    | Annotated[RLlibPPOSection, Tag(_PPO_ON_RLLIB)]
+    | Annotated[RLlibSection, Tag(_OTHERS_ON_RLLIB)],
     Discriminator(_kind_of_algorithm),
 ]
-ALGORITHM_TAGS = ("PPO", "TRPO", "PPO on RLlib", "RLlib")
+_SECTIONS = {tag.tag: section for section, tag in map(get_args, get_args(get_args(Algorithm)[0]))}
+ALGORITHM_TAGS = tuple(_SECTIONS)
+ALGORITHMS: dict[str, type[AlgorithmSection] | type[RLlibSection]] = {
+    **{name: _SECTIONS[name] for name in BUILTIN_ALGORITHMS},
+    **dict.fromkeys(get_args(RLlibOnly), RLlibSection),
+}
+_CANONICAL_NAMES = {name.upper(): name for name in ALGORITHMS}
 
 
 class ModelSection(Section):
@@ -338,6 +413,13 @@ class Experiment(Section):
     def as_table(self) -> dict[str, Any]:
         """Return the experiment as TOML has it: keys by their file names, what is not given left out."""
         return self.model_dump(by_alias=True, exclude_none=True)
+
+    def simulator(self, folder: Path = Path("simulators")) -> Simulator:
+        """Return how to build the simulator, in a run or on its own.
+
+        One beside those that are trained in, such as for evaluation, has the next index after theirs.
+        """
+        return self.env.simulator(folder, self.resources.env_groups * self.resources.envs_per_group)
 
 
 def section_model(name: str, algorithm: str = "PPO") -> type[BaseModel] | None:

@@ -15,6 +15,9 @@ LARGEST_BYTES = 10 * 1024**2
 DEEPEST = 32
 """Levels of tables and arrays; more is no experiment."""
 
+DEFAULT = "default"
+"""The source of a value that nobody gave."""
+
 
 def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a TOML file, and its content.

@@ -98,12 +98,13 @@ class SweepSection(Section):
     )
     scheduler: Literal["none", "asha", "pbt"] = Field(
         default="none",
-        description="asha stops trials early that fall behind; pbt lets them go on from better ones with "
+        description="asha stops trials early that fall behind; pbt lets them continue from better ones with "
         "changed values.",
     )
     grace_period: Count = Field(default=5, description="asha: iterations before a trial may be stopped.")
     reduction_factor: Annotated[int, Field(ge=2)] = Field(
-        default=3, description="asha: one of so many trials goes on at each comparison."
+        default=3,
+        description="asha: only the top 1/reduction_factor of the trials that reached a comparison continue.",
     )
     perturbation_interval: Count = Field(default=5, description="pbt: iterations between comparisons.")
 

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from muster.errors import ExperimentError
 from muster.experiment.problems import Lines, validation_problems
 from muster.experiment.schema import (
+    ALGORITHMS,
+    BUILTIN_ALGORITHMS,
     Experiment,
-    PPOSection,
     RLlibPPOSection,
     RLlibSection,
-    TRPOSection,
     section_model,
 )
 from muster.experiment.source import require_plain
@@ -62,6 +62,8 @@ def starting_file(env_id: str, algorithm: str = "PPO") -> str:
 _EXAMPLES: dict[str, Any] = {
     "env.max_episode_steps": 1000,
     "env.step_timeout": "10m",
+    "env.vectorized": True,
+    "env.cpus": 4,
     "model.class": "my_model.py:MyModule",
     "algorithm.vf_clip_param": 10.0,
     "algorithm.target_kl": 0.02,
@@ -107,19 +109,22 @@ def reference() -> str:
     ]
     for section in Experiment.model_fields:
         if section == "algorithm":
-            for title, model in _ALGORITHM_TABLES.items():
+            for title, model in _algorithm_tables().items():
                 lines += _table(f"`[algorithm]` with {title}", model)
         elif model_ := section_model(section):
             lines += _table(f"`[{section}]`", model_)
     return "\n".join(lines)
 
 
-_ALGORITHM_TABLES: dict[str, type[Any]] = {
-    '`name = "PPO"`': PPOSection,
-    '`name = "TRPO"`': TRPOSection,
-    '`name = "PPO"` and `engine = "rllib"`': RLlibPPOSection,
-    '`name = "DQN"`, `"SAC"`, `"APPO"`, `"IMPALA"`, `"DreamerV3"` or `"TQC"`': RLlibSection,
-}
+def _algorithm_tables() -> dict[str, type[Any]]:
+    """Return the sections that `[algorithm]` may be, by what it says then."""
+    *names, last = [f'`"{name}"`' for name, section in ALGORITHMS.items() if section is RLlibSection]
+    of_rllib = f"{', '.join(names)} or {last}".replace("`", "`name = ", 1)
+    return {
+        **{f'`name = "{name}"`': ALGORITHMS[name] for name in BUILTIN_ALGORITHMS},
+        '`name = "PPO"` and `engine = "rllib"`': RLlibPPOSection,
+        of_rllib: RLlibSection,
+    }
 
 
 def _table(title: str, model: type[Any], *, skip_sections: bool = False) -> list[str]:

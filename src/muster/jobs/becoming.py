@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
+from muster.environment_variables import SHIPPED_CODE_VARIABLE
 from muster.files.regular import is_folder
 from muster.jobs.detached import become
 from muster.jobs.folder import JobFolder
 from muster.jobs.places.ray_agent import ANSWER
 from muster.jobs.script import PYTHON
-from muster.jobs.submission import Plan
-from muster.simulators.shipped_code import SHIPPED_VARIABLE
+from muster.jobs.submission_plan import Plan
 
 
 def with_this_python(plan: Plan) -> Plan:
@@ -47,6 +47,6 @@ def become_job(job: JobFolder, job_id: str) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         os.dup2(descriptor, stream.fileno())
     if is_folder(job.code):
-        os.environ[SHIPPED_VARIABLE] = str(job.code)
+        os.environ[SHIPPED_CODE_VARIABLE] = str(job.code)
     os.chdir(job.folder)
     become(str(job.script), job_id)

@@ -1,4 +1,4 @@
-"""When a chain of jobs goes on, and when it ends. Pure functions on the record of its links."""
+"""When a chain of jobs continues, and when it ends. Pure functions on the record of its links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Refusal:
 
 
 def may_continue(exit_code: int | None) -> bool:
-    """Whether a link after this end goes on with the run: it has saved, or could not say how it ended."""
+    """Whether a link after this end continues the run: it has saved, or could not say how it ended."""
     return exit_code in (SAVED, KILLED, None)
 
 

@@ -10,12 +10,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from muster.environment_variables import PREFIX
 from muster.errors import JobError
 
 ANSWER_SECONDS = 15.0
 SUBMIT_SECONDS = 60.0
 _LONGEST_OUTPUT = 2000
-_LEFT_OUT = ("SLURM_", "PMI_", "MUSTER_", "RAY_", "SQUEUE_", "SINFO_")
+_LEFT_OUT = ("SLURM_", "PMI_", PREFIX, "RAY_", "SQUEUE_", "SINFO_")
 """Variables of the job that this process is in, and those by which an answer would leave jobs out."""
 
 

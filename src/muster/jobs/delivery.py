@@ -15,7 +15,7 @@ from muster.jobs.commands import tell
 from muster.jobs.folder import SUBMITTED, JobFolder
 from muster.jobs.sending import ARGUMENTS, send
 from muster.jobs.snapshot import copy
-from muster.jobs.submission import Plan
+from muster.jobs.submission_plan import Plan
 from muster.runs.files import explained, write_text
 from muster.runs.lock import RunLock
 from muster.runs.status import rewrite_status

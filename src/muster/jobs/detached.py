@@ -21,7 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from muster.jobs.processes import JOB_VARIABLE, JobProcess
+from muster.environment_variables import LOCAL_JOB_VARIABLE
+from muster.jobs.processes import JobProcess
 
 MODULE = "muster.jobs.detached"
 GRACE_SECONDS = 30.0
@@ -89,7 +90,7 @@ def become(script: str, job: str) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     with Path(script).open(encoding="utf-8") as lines:
         shell = shlex.split(lines.readline().removeprefix("#!"))
-    os.execve(shell[0], [*shell, script], {**os.environ, JOB_VARIABLE: job})
+    os.execve(shell[0], [*shell, script], {**os.environ, LOCAL_JOB_VARIABLE: job})
 
 
 def cancel(job: JobProcess) -> None:

@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from types import FrameType
 
+from muster.environment_variables import LINK_VARIABLE, RUN_DIR_VARIABLE
 from muster.errors import InputError, JobError, StorageError
 from muster.files.regular import read_bytes
 from muster.jobs.chain import SAVED, Refusal, may_continue, refusal
@@ -26,8 +27,6 @@ from muster.runs.status import rewrite_status
 CANCEL_LOOK_SECONDS = 1.0
 POLL_SECONDS = 0.2
 REQUEUED_SECONDS = 60.0
-RUN_VARIABLE = "MUSTER_RUN_DIR"
-"""The same on all ranks, for they meet in a folder below it."""
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2, signal.SIGALRM)
 
 
@@ -41,7 +40,7 @@ def run_link(job: JobFolder) -> int:
     order = job.order()
     scheduler = SCHEDULERS[order.scheduler]
     if not _is_first(scheduler):
-        os.execve(order.command[0], order.command, {**os.environ, RUN_VARIABLE: str(job.path)})
+        os.execve(order.command[0], order.command, {**os.environ, RUN_DIR_VARIABLE: str(job.path)})
     return _Link(job, order, scheduler).run()
 
 
@@ -119,7 +118,8 @@ class _Link:
 
     def _run_command(self) -> int:
         """Run the command; pass signals on, and end it if the run is cancelled."""
-        variables = {RUN_VARIABLE: str(self._job.path), "MUSTER_LINK": str(self._number), **_take_part(self._job)}
+        variables = {RUN_DIR_VARIABLE: str(self._job.path), LINK_VARIABLE: str(self._number)}
+        variables |= _take_part(self._job)
         try:
             process = subprocess.Popen(self._order.command, env={**os.environ, **variables})
         except OSError as error:

@@ -12,9 +12,8 @@ import subprocess
 from dataclasses import dataclass
 
 from muster.clusters.ray_guard import PROC, living, session_of
+from muster.environment_variables import LOCAL_JOB_VARIABLE
 
-JOB_VARIABLE = "MUSTER_LOCAL_JOB"
-"""Holds the job's id inside the job."""
 _ID = re.compile(r"(?P<pid>\d{1,10})-(?P<mark>[0-9a-f]{8})\.(?P<host>[\w-]+)", re.ASCII)
 _PS_SECONDS = 10.0
 
@@ -74,7 +73,7 @@ class JobProcess:
         if mark is not None:
             return found
         # The session may be that of a later process of the same pid, which has ended too.
-        own = f"{JOB_VARIABLE}={self}".encode()
+        own = f"{LOCAL_JOB_VARIABLE}={self}".encode()
         return [pid for pid in found if own in _environment(pid)]
 
     def arguments(self) -> list[str]:

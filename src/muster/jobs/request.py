@@ -10,7 +10,8 @@ from muster.experiment.loading import load_experiment, parse_set
 from muster.jobs.folder import JobFolder
 from muster.jobs.limits import require_complete, require_possible
 from muster.jobs.states import require_ended
-from muster.jobs.submission import Plan, SubmitOptions, plan_again, plan_command, plan_doctor, plan_training
+from muster.jobs.submission import plan_again, plan_command, plan_doctor, plan_training
+from muster.jobs.submission_plan import Plan, SubmitOptions
 
 
 @dataclass(frozen=True)

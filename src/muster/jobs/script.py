@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.environment_variables import END_TIME_VARIABLE
 from muster.jobs.schedulers.model import Job, Scheduler
 
 PYTHON = [sys.executable, "-P", "-m", "muster"]
@@ -64,7 +65,8 @@ def _end_time(script: Script, scheduler: Scheduler) -> list[str]:
         return []
     step = scheduler.seconds_of_limit
     counted = f"$(( $(date +%s) + {max(step, int(wall_time) // step * step)} ))"
-    return [f"export MUSTER_END_TIME={f'${{{scheduler.end_time}:-{counted}}}' if scheduler.end_time else counted}"]
+    end_time = f"${{{scheduler.end_time}:-{counted}}}" if scheduler.end_time else counted
+    return [f"export {END_TIME_VARIABLE}={end_time}"]
 
 
 def _last_lines(script: Script, scheduler: Scheduler) -> list[str]:

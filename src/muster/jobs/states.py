@@ -114,7 +114,7 @@ def require_ended(job: JobFolder) -> None:
 
 
 def _alive(job: JobFolder, state: RunState) -> bool:
-    """Whether a job is left that would go on with it, as those submitted ahead."""
+    """Whether a job is left that would continue it, as those submitted ahead."""
     answers = _ask(state.scheduler, job.waiting()) if job.waiting() else {}
     if isinstance(answers, UnansweredError):
         return True
@@ -201,7 +201,7 @@ def _running(order: Order, last: Link, status: Status) -> tuple[str, str]:
 
 
 def _ended(job: JobFolder, last: Link | None, status: Status) -> tuple[str, str, str]:
-    """Say how a run ended that no job goes on with."""
+    """Say how a run ended that no job continues."""
     reason = status.reason if status.state not in ("unknown", "queued", "starting", "running") else ""
     if job.is_cancelled():
         return "cancelled", reason or "by `muster cancel`", ""
@@ -239,8 +239,8 @@ def _node_hours(links: Sequence[Link], order: Order, status: Status) -> float:
 
 def _efficiency(links: Sequence[Link], order: Order) -> float | None:
     """Return the share of the CPUs that were asked for that was used, over the links that have said so."""
-    told = [link for link in links if link.ended is not None and link.cpu_seconds is not None]
-    seconds = sum((link.ended or 0.0) - link.started for link in told)
+    measured = [link for link in links if link.ended is not None and link.cpu_seconds is not None]
+    seconds = sum((link.ended or 0.0) - link.started for link in measured)
     if order.cpus is None or seconds <= 0:
         return None
-    return sum(link.cpu_seconds or 0.0 for link in told) / (seconds * order.cpus * order.nodes)
+    return sum(link.cpu_seconds or 0.0 for link in measured) / (seconds * order.cpus * order.nodes)

@@ -1,114 +1,31 @@
-"""From an experiment or a command to the plan of a submission: all that will be written and sent."""
+"""From an experiment or a command to the plan of its submission."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import tomli_w
-from pydantic import ValidationError
 
 from muster.clusters.launching.containers import DEFAULT_PYTHON
-from muster.clusters.named import FoundCluster, NamedCluster
+from muster.clusters.named import NamedCluster
 from muster.errors import InputError
 from muster.experiment import LoadedExperiment
 from muster.experiment.quantities import LARGEST_SEED
-from muster.experiment.schema import LONGEST_NAME, Experiment
+from muster.experiment.schema import Experiment
 from muster.files.regular import read_text
 from muster.jobs.folder import JobFolder, Order, members
-from muster.jobs.limits import measured_need, require_time
 from muster.jobs.schedulers import SCHEDULERS
-from muster.jobs.schedulers.model import Job, Scheduler
+from muster.jobs.schedulers.model import Job
 from muster.jobs.script import PYTHON, Script, job_directives, render
 from muster.jobs.snapshot import Project, find_project, moved, moved_experiment, search_path
-from muster.jobs.states import require_ended
-from muster.runs.finding import claim_folder, newest_name, unwritable
-from muster.runs.folder import RunFolder, default_name
-from muster.simulators.building import find_simulator
-
-GIVEN = "submitted.toml"
-CLUSTER = "cluster.toml"
-CHANGES = "changes.diff"
-
-
-@dataclass(frozen=True)
-class SubmitOptions:
-    """What is asked of a submission besides what to run."""
-
-    cluster: FoundCluster
-    """With the flags taken in."""
-    directory: Path
-    """Folder of all runs."""
-    name: str | None = None
-    resume: bool = False
-    max_jobs: int = 10
-    seeds: int | None = None
-    snapshot: bool = True
-    writes: bool = True
-    """False for a plan that is only looked at."""
-    sent: Project | None = None
-    """The project's files, where they were sent to this host for the run."""
-    part: Part | None = None
-    """What this host is in a launch over several that share no folder."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """The part of one host in a launch over several, as `muster launch` reads it from variables."""
-
-    rank: int
-    num_ranks: int
-    launch_id: str
-    token: str
-    head_address: str
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """What the launch is to find in its environment."""
-        return {
-            "MUSTER_RANK": str(self.rank),
-            "MUSTER_NUM_RANKS": str(self.num_ranks),
-            "MUSTER_LAUNCH_ID": self.launch_id,
-            "MUSTER_LAUNCH_TOKEN": self.token,
-            "MUSTER_HEAD_ADDRESS": self.head_address,
-        }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All that will be written and sent for one run, or for the array of several."""
-
-    job: JobFolder
-    order: Order
-    script: str
-    arguments: list[str] = field(default_factory=list)
-    """Directives, where they are arguments of the submitting command."""
-    files: dict[str, str] = field(default_factory=dict)
-    loaded: LoadedExperiment | None = None
-    project: Project | None = None
-    members: list[Plan] = field(default_factory=list)
-    """The runs of an array."""
-    before: list[str] = field(default_factory=list)
-    """Jobs of the run when it was planned."""
-    part: Part | None = None
-
-    @property
-    def scheduler(self) -> Scheduler:
-        """Who it is sent to."""
-        return SCHEDULERS[self.order.scheduler]
-
-    @property
-    def is_array(self) -> bool:
-        """Whether one script is submitted for several runs."""
-        return len(self.members) > 1 and self.scheduler.array_variable is not None
-
-    @property
-    def sent(self) -> list[Plan]:
-        """The plans whose scripts are submitted: this one, or each of its members."""
-        return self.members if self.members and not self.is_array else [self]
+from muster.jobs.submission_plan import CHANGES, CLUSTER, GIVEN, Part, Plan, SubmitOptions
+from muster.jobs.submitted_folder import chosen_folder
+from muster.runs.folder import default_name
+from muster.simulators.lookup import find_simulator
 
 
 def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions) -> Plan:
@@ -116,7 +33,7 @@ def plan_training(loaded: LoadedExperiment, target: str, options: SubmitOptions)
     experiment = loaded.experiment
     require_trainable(loaded, target, options)
     kind, _ = _kind_and_name(experiment, options)
-    with _chosen(*run_base((), loaded, options)) as job:
+    with chosen_folder(*run_base((), loaded, options)) as job:
         project = project_of(target, loaded, options)
         if project is not None:
             loaded = replace(loaded, experiment=moved_experiment(experiment, project, job.code))
@@ -160,7 +77,7 @@ def run_base(
 
 def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
     """Plan any command; its scripts are taken from the copy of the project."""
-    with _chosen(*run_base(command, None, options)) as job:
+    with chosen_folder(*run_base(command, None, options)) as job:
         project = project_of(None, None, options)
         words, paths = list(command), []
         if project is not None:
@@ -173,7 +90,7 @@ def plan_command(command: Sequence[str], options: SubmitOptions) -> Plan:
 
 def plan_doctor(target: str | None, options: SubmitOptions) -> Plan:
     """Plan a short job that looks whether the hosts are fit for training."""
-    with _chosen("doctor", options) as job:
+    with chosen_folder("doctor", options) as job:
         file = Path(target) if target else None
         words = [str(file.resolve()) if file.exists() else str(target)] if file else []
         order = _order("doctor", [*PYTHON, "doctor", *words], replace(options, max_jobs=1), None)
@@ -347,63 +264,6 @@ def _copied_script(word: str, project: Project, code: Path, copied: set[str]) ->
         if path.is_relative_to(project.root) and str(path.relative_to(project.root)) in copied:
             return moved(str(path), project, code)
     return word
-
-
-@contextmanager
-def _chosen(base: str, options: SubmitOptions) -> Iterator[JobFolder]:
-    """Choose the run's folder; if planning fails, one that was made for it is removed."""
-    path = choose_folder(base, options)
-    try:
-        if options.resume:
-            require_ended(JobFolder(path))
-        require_time(options.cluster.cluster, measured_need(RunFolder(path)))
-        yield JobFolder(path)
-    except BaseException:
-        with suppress(OSError):
-            path.rmdir()
-            path.parent.rmdir()
-        raise
-
-
-def choose_folder(base: str, options: SubmitOptions) -> Path:
-    """Return the run's folder: of the name that is given, else the last of that kind to resume, else a new one.
-
-    Raises:
-        InputError: if the name is taken, and it is not to be resumed.
-    """
-    directory = options.directory.resolve()
-    newest = newest_name(base, directory) if options.resume else None
-    if options.name is None and newest is not None:
-        return directory / newest
-    if options.name is None:
-        if options.writes:
-            return claim_folder(base, directory)
-        newest = newest_name(base, directory)
-        number = 1 if newest is None else int(newest.removeprefix(base).removeprefix("-") or 1) + 1
-        return directory / (base if number == 1 else f"{base}-{number}")
-    _require_name(options.name)
-    folder = directory / options.name
-    try:
-        is_taken = folder.exists() and any(folder.iterdir())
-    except OSError as error:
-        raise unwritable(folder, error) from None
-    if is_taken and not options.resume:
-        raise InputError(
-            f"{folder}: a run of that name exists\n"
-            "    use --resume to continue it, or another --name to start a new one"
-        )
-    return folder
-
-
-def _require_name(name: str) -> None:
-    """Refuse what training, which makes a folder of it, would refuse in the job."""
-    try:
-        Experiment.model_validate({"name": name, "env": {"id": "any"}})
-    except ValidationError:
-        raise InputError(
-            f"--name {name!r}: expected at most {LONGEST_NAME} letters, digits, '.', '_' and '-', "
-            "the first a letter or a digit"
-        ) from None
 
 
 def _job_name(name: str) -> str:

@@ -15,7 +15,7 @@ from muster.runs.folder import RunFolder
 from muster.runs.metrics import read_metrics
 from muster.runs.reading import printable
 from muster.runs.status import LIVE_STATES, Status, read_status
-from muster.training.listening import Listener, RunStart
+from muster.training.listener import Listener, RunStart
 from muster.training.progress import Progress
 
 _WHOLE = ("iteration", "steps", "episodes", "failures/simulator", "failures/worker")
@@ -62,7 +62,7 @@ class Watcher:
         return printable(f"{state}: {reason}" if reason else state)
 
     def _goes_on(self) -> bool:
-        """Whether another job of the chain is to go on with it."""
+        """Whether another job of the chain is to continue it."""
         return self.status.state == "stopped" and self._job.exists() and bool(live_jobs(self._job))
 
     def _start(self) -> None:

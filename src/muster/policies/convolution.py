@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from muster.simulators.describing import is_channels_first
+
 # Channels, kernel, stride: for screens, as in "Human-level control" (Mnih and others, 2015), and for small images.
 _LARGE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 _SMALL = ((16, 3, 1), (32, 3, 2))
@@ -15,7 +17,7 @@ _LARGE_FROM = 36
 
 
 class ConvolutionalNetwork(nn.Module):
-    """Reads rows in which images lie flat, `config["images"]` telling where and of what shape."""
+    """Reads rows that contain flattened images; `config["images"]` holds the start and shape of each."""
 
     def __init__(self, observation_shape: tuple[int, ...], num_outputs: int, config: dict[str, Any]) -> None:
         super().__init__()
@@ -38,14 +40,19 @@ class ConvolutionalNetwork(nn.Module):
         found = [rows[:, self._rest]] if self._rest else []
         for (start, shape), convolution in zip(self._images, self.convolutions, strict=True):
             image = rows[:, start : start + torch.Size(shape).numel()].reshape(-1, *shape)
-            channels_first = image.permute(0, 3, 1, 2) if len(shape) > 2 else image.unsqueeze(1)
-            found.append(convolution(channels_first))
+            if len(shape) == 2:
+                image = image.unsqueeze(1)
+            elif not is_channels_first(shape):
+                image = image.permute(0, 3, 1, 2)
+            found.append(convolution(image))
         return torch.cat(found, dim=1)
 
 
 def _convolution(shape: tuple[int, ...]) -> nn.Sequential:
-    height, width, *depth = shape
-    channels = depth[0] if depth else 1
+    *channels_before, height, width = (
+        shape if len(shape) == 2 or is_channels_first(shape) else (shape[2], *shape[:2])
+    )
+    channels = channels_before[0] if channels_before else 1
     modules: list[nn.Module] = []
     for filters, kernel, stride in _LARGE if min(height, width) >= _LARGE_FROM else _SMALL:
         layer = nn.Conv2d(channels, filters, kernel, stride, padding=0 if kernel > 3 else 1)

@@ -1,7 +1,7 @@
-"""What a policy's outputs mean: probabilities of choices, a Gaussian over numbers, or both. NumPy alone.
+"""The distribution that a policy's outputs parametrise: categorical, Gaussian, or both. NumPy alone.
 
-Outputs are rows `[B, num_outputs]`. For choices they are logits, one segment per choice. For numbers they are
-means followed by logarithms of deviations. With both, the choices come first.
+Outputs are rows `[B, num_outputs]`. For discrete actions they are logits, one segment per action. For continuous
+actions they are means followed by log standard deviations. With both, the discrete actions come first.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from muster.simulators.describing import choice_sizes, leaves
 
 Array = NDArray[Any]
 
-# Far below any logit, and yet finite, so that a forbidden choice gets a probability of 0 and no NaN.
+# Far below any logit, and yet finite, so that a masked-out action gets a probability of 0 and no NaN.
 FORBIDDEN = np.float32(-1e9)
 _HALF_LOG_TWO_PI = 0.5 * float(np.log(2 * np.pi))
 
 
 class Distribution(Protocol):
-    """How to draw an action from outputs, and how likely it was."""
+    """Draws actions from outputs, and says how likely they were."""
 
     num_outputs: int
-    num_numbers: int
+    num_continuous: int
     action_size: int
     action_dtype: type[Any]
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Draw what `sample` needs for actions of this shape, ahead of time and all at once."""
+        """Draw the noise that `sample` needs for actions of this shape, ahead of time and all at once."""
 
     def sample(self, outputs: Array, noise: Array) -> Array:
         """Draw actions `[B, action_size]`."""
@@ -38,14 +38,14 @@ class Distribution(Protocol):
         """Return the likeliest actions."""
 
     def log_prob(self, outputs: Array, actions: Array) -> Array:
-        """Return the logarithm of the actions' probability (density), `[B]`."""
+        """Return the actions' log-probability (density), `[B]`."""
 
 
-class Choices:
-    """Independent choices, the i-th among `sizes[i]`."""
+class Categorical:
+    """Independent discrete actions, the i-th with `sizes[i]` values."""
 
     action_dtype = np.int64
-    num_numbers = 0
+    num_continuous = 0
 
     def __init__(self, sizes: list[int]) -> None:
         self.sizes = sizes
@@ -55,7 +55,7 @@ class Choices:
         self.segments = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Return Gumbel's noise: the logarithm of an exponential draw, which itself may come out as 0."""
+        """Return Gumbel noise: the negative logarithm of an exponential draw, which itself may come out as 0."""
         draws = rng.standard_exponential(size=(*shape, self.num_outputs), dtype=np.float32)
         np.log(np.maximum(draws, np.finfo(np.float32).tiny, out=draws), out=draws)
         return np.negative(draws, out=draws)
@@ -78,12 +78,12 @@ class Choices:
 
 
 class Gaussian:
-    """Independent normal numbers."""
+    """Independent, normally distributed continuous actions."""
 
     action_dtype = np.float32
 
     def __init__(self, size: int) -> None:
-        self.action_size = self.num_numbers = size
+        self.action_size = self.num_continuous = size
         self.num_outputs = 2 * size
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -104,49 +104,49 @@ class Gaussian:
         return density
 
     def split(self, outputs: Array) -> tuple[Array, Array]:
-        """Return means and logarithms of deviations."""
+        """Return means and log standard deviations."""
         return outputs[:, : self.action_size], outputs[:, self.action_size :]
 
 
 class Mixed:
-    """Independent choices and numbers together; an action's row has the choices first, as whole numbers."""
+    """Discrete and continuous actions, all independent; a row has the discrete ones first, as integers."""
 
     action_dtype = np.float32
 
-    def __init__(self, choices: Choices, numbers: Gaussian) -> None:
-        self.choices, self.numbers = choices, numbers
-        self.num_numbers = numbers.num_numbers
-        self.num_outputs = choices.num_outputs + numbers.num_outputs
-        self.action_size = choices.action_size + numbers.action_size
+    def __init__(self, discrete: Categorical, continuous: Gaussian) -> None:
+        self.discrete, self.continuous = discrete, continuous
+        self.num_continuous = continuous.num_continuous
+        self.num_outputs = discrete.num_outputs + continuous.num_outputs
+        self.action_size = discrete.action_size + continuous.action_size
 
     def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        return np.concatenate([self.choices.noise(rng, shape), self.numbers.noise(rng, shape)], axis=-1)
+        return np.concatenate([self.discrete.noise(rng, shape), self.continuous.noise(rng, shape)], axis=-1)
 
     def sample(self, outputs: Array, noise: Array) -> Array:
-        (logits, gaussian), end = self.split(outputs), self.choices.num_outputs
-        drawn = [self.choices.sample(logits, noise[:, :end]), self.numbers.sample(gaussian, noise[:, end:])]
+        (logits, gaussian), end = self.split(outputs), self.discrete.num_outputs
+        drawn = [self.discrete.sample(logits, noise[:, :end]), self.continuous.sample(gaussian, noise[:, end:])]
         return np.concatenate(drawn, axis=1)
 
     def mode(self, outputs: Array) -> Array:
         logits, gaussian = self.split(outputs)
-        return np.concatenate([self.choices.mode(logits), self.numbers.mode(gaussian)], axis=1)
+        return np.concatenate([self.discrete.mode(logits), self.continuous.mode(gaussian)], axis=1)
 
     def log_prob(self, outputs: Array, actions: Array) -> Array:
         logits, gaussian = self.split(outputs)
-        chosen, numbers = self.split_actions(actions)
-        return self.choices.log_prob(logits, chosen) + self.numbers.log_prob(gaussian, numbers)
+        discrete, continuous = self.split_actions(actions)
+        return self.discrete.log_prob(logits, discrete) + self.continuous.log_prob(gaussian, continuous)
 
     def split(self, outputs: Array) -> tuple[Array, Array]:
-        """Return the outputs of the choices and of the numbers."""
-        return outputs[:, : self.choices.num_outputs], outputs[:, self.choices.num_outputs :]
+        """Return the outputs for the discrete and for the continuous actions."""
+        return outputs[:, : self.discrete.num_outputs], outputs[:, self.discrete.num_outputs :]
 
     def split_actions(self, actions: Array) -> tuple[Array, Array]:
-        """Return the choices, as integers, and the numbers."""
-        end = self.choices.action_size
+        """Return the discrete actions, as integers, and the continuous ones."""
+        end = self.discrete.action_size
         return actions[:, :end].astype(np.int64), actions[:, end:]
 
 
-AnyDistribution = Choices | Gaussian | Mixed
+AnyDistribution = Categorical | Gaussian | Mixed
 
 
 def log_softmax(logits: Array) -> Array:
@@ -159,15 +159,15 @@ def log_softmax(logits: Array) -> Array:
 
 
 def masked(outputs: Array, masks: Array) -> Array:
-    """Return the outputs of choices with those that a mask `[B, num_outputs]` forbids; without columns, as is."""
+    """Set masked-out logits to FORBIDDEN; no-op if the mask `[B, num_outputs]` has no columns."""
     return np.where(masks, outputs, FORBIDDEN) if masks.shape[1] else outputs
 
 
 def distribution_for(actions: dict[str, Any]) -> AnyDistribution:
     """Return the distribution for a described action space."""
     parts = [leaf for _, leaf in leaves(actions)]
-    choices = Choices([size for leaf in parts for size in choice_sizes(leaf)])
-    numbers = Gaussian(sum(int(np.prod(leaf["shape"])) for leaf in parts if leaf["kind"] == "box"))
-    if not numbers.action_size:
-        return choices
-    return Mixed(choices, numbers) if choices.action_size else numbers
+    discrete = Categorical([size for leaf in parts for size in choice_sizes(leaf)])
+    continuous = Gaussian(sum(int(np.prod(leaf["shape"])) for leaf in parts if leaf["kind"] == "box"))
+    if not continuous.action_size:
+        return discrete
+    return Mixed(discrete, continuous) if discrete.action_size else continuous

@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from muster.policies.acting import Interface
 from muster.policies.distributions import FORBIDDEN
-from muster.policies.exporting import ExportablePolicy, part_name
+from muster.policies.interface import Interface
 from muster.policies.mlp import MLP, Layers
 from muster.policies.mlp_policy import MLPPolicy
-from muster.policies.normalizer import CLIP
+from muster.policies.onnx_export import ExportablePolicy, part_name
+from muster.policies.scale import CLIP
 from muster.policies.torch_model import PolicyModule
 from muster.policies.torch_policy import TorchPolicy
 from muster.simulators.decoding import columns, squashed_entries, stretch_of

@@ -23,7 +23,7 @@ class MLP:
 
     @cached_property
     def num_parameters(self) -> int:
-        """How many numbers the weights and biases are."""
+        """The number of weights and biases."""
         return sum((inputs + 1) * outputs for inputs, outputs in pairwise(self.sizes))
 
     def layers(self, flat: Array) -> Layers:
@@ -44,7 +44,7 @@ class MLP:
         activate = np.tanh if self.activation == "tanh" else _relu
         hidden = inputs
         for weight, bias in layers[:-1]:
-            hidden = product(hidden, weight)
+            hidden = hidden @ weight
             hidden += bias
             activate(hidden, hidden)
         return hidden
@@ -52,19 +52,9 @@ class MLP:
     def last(self, layers: Layers, features: Array) -> Array:
         """Return the outputs for rows of features."""
         weight, bias = layers[-1]
-        outputs = product(features, weight)
+        outputs = features @ weight
         outputs += bias
         return outputs
-
-
-def product(inputs: Array, weight: Array) -> Array:
-    """Return `inputs @ weight`, where rows of whole numbers tell the columns that are 1, all others being 0."""
-    if inputs.dtype.kind == "f":
-        return inputs @ weight
-    total = weight.take(inputs[:, 0], axis=0)
-    for k in range(1, inputs.shape[1]):
-        total += weight.take(inputs[:, k], axis=0)
-    return total
 
 
 def _relu(values: Array, out: Array) -> Array:

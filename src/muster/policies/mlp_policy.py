@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.policies import state_dependent
-from muster.policies.acting import Interface, scale_in
+from muster.policies.interface import Interface, scale_in
 from muster.policies.mlp import MLP, Layers
-from muster.policies.normalizer import Scale
 from muster.policies.policy import ARRAYS_FILE, write_policy
+from muster.policies.scale import Scale
 
 Array = NDArray[Any]
 
@@ -24,8 +24,8 @@ KIND = "mlp"
 class MLPPolicy:
     """What acts: an observation of the simulator in, an action for it out.
 
-    `log_std` has an entry for each number of an action, or with state-dependent exploration a row of them for
-    each of the last hidden layer's features.
+    `log_std` has an entry for each continuous action; with state-dependent exploration, a row of them for each
+    feature of the last hidden layer.
     """
 
     observations: dict[str, Any]
@@ -63,7 +63,7 @@ class MLPPolicy:
         return np.concatenate([outputs, log_std], axis=1)
 
     def begin_episode(self) -> None:
-        """Forget nothing: this policy has no memory."""
+        """Do nothing: this policy has no memory."""
 
     def save(self, folder: Path) -> None:
         """Write `policy.json` and `policy.npz` into a folder."""
@@ -82,7 +82,7 @@ class MLPPolicy:
 
 
 def load(folder: Path, description: dict[str, Any]) -> MLPPolicy:
-    """Load the policy that a folder's description tells of."""
+    """Load the policy that a folder's description describes."""
     with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
         arrays = dict(file)
     network = MLP(tuple(description["network"]["sizes"]), description["network"]["activation"])

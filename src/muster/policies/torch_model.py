@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from muster.simulators.building import import_attribute
+from muster.simulators.lookup import import_attribute
 
 _PROBE = 2
 
@@ -19,7 +19,7 @@ class ModelShapeError(ValueError):
 
 @dataclass(frozen=True)
 class TorchModel:
-    """How to build a model: its class, its settings, what it reads and puts out; plain data."""
+    """How to build a model: its class, its settings, the shapes of its inputs and outputs; plain data."""
 
     class_: str
     shape: tuple[int, ...]
@@ -29,7 +29,7 @@ class TorchModel:
     paths: Sequence[str] = ()
 
     def build(self, seed: int = 0, log_std: float = 0.0) -> PolicyModule:
-        """Build it with first weights of its own, drawn with a seed; leaves torch's random numbers as they were.
+        """Build it with initial weights drawn from a seed; torch's global random state does not change.
 
         Raises:
             ExperimentError: if there is no such class.
@@ -61,7 +61,7 @@ class TorchModel:
 
 
 class PolicyModule(torch.nn.Module):
-    """A model that reads rows, with the deviations of a Box action's numbers as parameters beside it."""
+    """A model that reads rows, and the log standard deviations of continuous actions as parameters beside it."""
 
     def __init__(self, model: torch.nn.Module, shape: tuple[int, ...], num_numbers: int, log_std: float) -> None:
         super().__init__()

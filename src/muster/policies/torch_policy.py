@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from muster.errors import CheckpointError
-from muster.policies.acting import Interface, scale_in
+from muster.policies.interface import Interface, scale_in
 from muster.policies.policy import ARRAYS_FILE, write_policy
 from muster.policies.torch_model import PolicyModule, TorchModel
 
@@ -48,7 +48,7 @@ class TorchPolicy:
         return outputs
 
     def begin_episode(self) -> None:
-        """Forget nothing: this policy has no memory."""
+        """Do nothing: this policy has no memory."""
 
     def save(self, folder: Path) -> None:
         """Write `policy.json` and `policy.npz` into a folder."""
@@ -58,7 +58,7 @@ class TorchPolicy:
 
 
 def load(folder: Path, description: dict[str, Any]) -> TorchPolicy:
-    """Load the policy that a folder's description tells of; its class is imported, as it was for training."""
+    """Load the policy that a folder's description describes; its class is imported, as it was for training."""
     with np.load(folder / ARRAYS_FILE, allow_pickle=False) as file:
         arrays = dict(file)
     model = TorchModel(**{**description["model"], "shape": tuple(description["model"]["shape"])})

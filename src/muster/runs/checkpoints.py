@@ -20,7 +20,8 @@ from muster.runs.repair import Notice, remove, set_aside
 
 EXPERIMENT = "experiment.toml"
 MANIFEST = "manifest.json"
-LATEST, BEST = "latest", "best"
+LATEST, BEST = POINTERS = "latest", "best"
+"""What names a checkpoint, beside the checkpoints."""
 _BESIDE = re.compile(r"\.(\d{8}|latest|best)\.\d+")
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from muster.environment_variables import RUNS_DIR_VARIABLE
 from muster.errors import InputError
 from muster.files.ownership import OWN_FOLDER, require_own
 from muster.files.regular import is_folder, is_regular, is_there
@@ -141,7 +142,7 @@ def unwritable(path: Path, error: Exception) -> InputError:
     """Return the error of a run's folder that cannot be made or written."""
     return InputError(
         f"{path}: the run's folder cannot be written: {getattr(error, 'strerror', None) or error}\n"
-        "    choose another place with --runs-dir or MUSTER_RUNS_DIR"
+        f"    choose another place with --runs-dir or {RUNS_DIR_VARIABLE}"
     )
 
 

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.environment_variables import RUNS_DIR_VARIABLE
 from muster.files.regular import is_folder, is_there
 
-RUNS_DIR_VARIABLE = "MUSTER_RUNS_DIR"
 DEFAULT_RUNS_DIR = "runs"
 LONGEST_STEM = 80
 CODE = "code"

@@ -45,7 +45,8 @@ class RunLock:
                 self._path.chmod(OWN_FILE)
         with explained(self._path):
             descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-            self._file = os.fdopen(descriptor, "a+", encoding="utf-8", errors="replace")
+            # Closed by us, and only if it is still ours: see `__exit__`.
+            self._file = os.fdopen(descriptor, "a+", encoding="utf-8", errors="replace", closefd=False)
         holder = self._holder()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,8 +82,16 @@ class RunLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._file.truncate(0)
-        self._file.close()
+        # A simulator may have closed the descriptor, whose number may be another file's by now.
+        if self._is_ours():
+            self._file.truncate(0)
+            self._close()
+
+    def _is_ours(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        except OSError:
+            return False
 
     def _holder(self) -> dict[str, Any]:
         self._file.seek(0)
@@ -92,8 +101,13 @@ class RunLock:
             return {}
         return holder if isinstance(holder, dict) else {}
 
-    def _refuse(self, holder: dict[str, Any]) -> None:
+    def _close(self) -> None:
+        descriptor = self._file.fileno()
         self._file.close()
+        os.close(descriptor)
+
+    def _refuse(self, holder: dict[str, Any]) -> None:
+        self._close()
         raise RunLockedError(
             f"{self._path.parent}: another process writes to this run: "
             f"pid {holder.get('pid', 'unknown')} on {holder.get('host', 'unknown')}\n"

@@ -12,6 +12,7 @@ from muster.simulators.describing import Description, Keys, choice_sizes, leaves
 
 Array = NDArray[Any]
 Decode = Callable[[Array], list[Any]]
+DecodeArray = Callable[[Array], Array]
 
 
 class ActionDecoder:
@@ -24,10 +25,13 @@ class ActionDecoder:
     def __init__(self, description: Description) -> None:
         self.description = description
         self.decode: Decode
+        self.decode_array: DecodeArray | None = None
+        """The same, as one array of all actions; None if they have parts."""
         if description["kind"] in ("dict", "tuple"):
             self.decode = _decoder_of_parts(description, (), columns(description))
         else:
             self.decode = _decoder_of_leaf(description)
+            self.decode_array = _array_decoder_of_leaf(description)
 
 
 def columns(description: Description) -> dict[Keys, slice]:
@@ -80,30 +84,39 @@ def _decoder_of_parts(description: Description, path: Keys, places: dict[Keys, s
 
 
 def _decoder_of_leaf(leaf: Description) -> Decode:
+    decode = _array_decoder_of_leaf(leaf)
+    if leaf["kind"] == "discrete":
+        return lambda rows: list(decode(rows).tolist())
+    return lambda rows: list(decode(rows))
+
+
+def _array_decoder_of_leaf(leaf: Description) -> DecodeArray:
     match leaf["kind"]:
         case "discrete":
             start = leaf["start"]
-            return lambda rows: list((rows[:, 0] + start).tolist())
+            return lambda rows: rows[:, 0] + start
         case "multi_discrete":
             starts, shape, dtype = np.array(leaf["start"]), tuple(leaf["shape"]), np.dtype(leaf["dtype"])
-            return lambda rows: list((rows + starts).astype(dtype).reshape(len(rows), *shape))
+            return lambda rows: (rows + starts).astype(dtype).reshape(len(rows), *shape)
         case "multi_binary":
             shape = tuple(leaf["shape"])
-            return lambda rows: list(rows.astype(np.int8).reshape(len(rows), *shape))
+            return lambda rows: rows.astype(np.int8).reshape(len(rows), *shape)
     return _decoder_of_box(leaf)
 
 
-def _decoder_of_box(leaf: Description) -> Decode:
+def _decoder_of_box(leaf: Description) -> DecodeArray:
     shape, dtype = tuple(leaf["shape"]), np.dtype(leaf["dtype"])
     centre, reach, low, high = stretch_of(leaf)
     squashed = squashed_entries(leaf)
+    squashes = bool(squashed.any())
 
-    def decode(rows: Array) -> list[Any]:
-        if squashed.any():
+    def decode(rows: Array) -> Array:
+        if squashes:
             rows = np.where(squashed, np.tanh(rows), rows)
         actions = np.minimum(np.maximum(rows * reach + centre, low), high)
         if dtype.kind in "iu":
             actions = np.rint(actions)
-        return list(actions.astype(dtype).reshape(len(rows), *shape))
+        stretched: Array = actions.astype(dtype).reshape(len(rows), *shape)
+        return stretched
 
     return decode

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,26 @@ Description = dict[str, Any]
 Keys = tuple[str | int, ...]
 
 MASK = "action_mask"
+MOST_CHANNELS = 16
 _TAKEN = "Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these"
 
 
+class Spaces(Protocol):
+    """What has an observation space and an action space."""
+
+    @property
+    def observation_space(self) -> Any:
+        """The space of what the simulator returns."""
+
+    @property
+    def action_space(self) -> Any:
+        """The space of what it takes."""
+
+
 class UnsupportedSpaceError(ValueError):
-    """A space that has no encoding."""
+    """A space that has no encoding; `hint` says what to do about it."""
+
+    hint = "a wrapper in env.wrappers can convert it"
 
 
 def describe_observations(
@@ -34,9 +49,7 @@ def describe_observations(
 
     match space:
         case spaces.Dict():
-            items = space.spaces.items()
-            parts = {key: describe_observations(part, image_dimensions, f"{name}[{key!r}]") for key, part in items}
-            return {"kind": "dict", "parts": parts}
+            return {"kind": "dict", "parts": _describe_parts(space, image_dimensions, name)}
         case spaces.Tuple():
             members = enumerate(space.spaces)
             return {
@@ -47,6 +60,27 @@ def describe_observations(
     if leaf["kind"] == "box" and leaf["dtype"] == "uint8" and len(leaf["shape"]) in image_dimensions:
         return {"kind": "image", "shape": leaf["shape"]}
     return leaf
+
+
+def _describe_parts(space: gymnasium.spaces.Dict, image_dimensions: Collection[int], name: str) -> Description:
+    parts, errors = {}, []
+    for key, part in space.spaces.items():
+        try:
+            parts[key] = describe_observations(part, image_dimensions, f"{name}[{key!r}]")
+        except UnsupportedSpaceError as error:
+            errors.append(error)
+    if errors:
+        if parts and name == "observation":
+            keys = ", ".join(f'"{key}"' for key in parts)
+            leaves_out = f'{{ class = "gymnasium.wrappers:FilterObservation", filter_keys = [{keys}] }}'
+            errors[0].hint += f", or leave it out: env.wrappers = [{leaves_out}]"
+        raise errors[0]
+    return parts
+
+
+def is_channels_first(shape: Sequence[int]) -> bool:
+    """Return whether an image has its channels, or stacked frames, before its height and width."""
+    return len(shape) == 3 and shape[0] <= MOST_CHANNELS and shape[0] < min(shape[1:])
 
 
 def describe_actions(space: gymnasium.Space[Any], *, squash: bool = False, name: str = "action") -> Description:

@@ -29,6 +29,12 @@ class RowEncoder(Protocol):
     def encode_into(self, row: Row, observation: Any) -> None:
         """Write an observation to a row."""
 
+    def encode_batch(self, rows: Row, observations: Any) -> dict[int, str]:
+        """Write a batch to rows: observations of as many simulators, stacked part by part.
+
+        Returns what is wrong with those that do not fit their space; raises ValueError if the batch does not.
+        """
+
 
 class ObservationEncoder:
     """Rows of numbers, as a network reads them.
@@ -94,6 +100,13 @@ class ObservationEncoder:
         is_worthwhile = len(choices) == len(self._parts) and 0 < MANY * count <= self.size
         return ColumnEncoder(choices) if is_worthwhile else None
 
+    def encode_batch(self, rows: Row, observations: Any) -> dict[int, str]:
+        """Write a batch to rows; return what is wrong with those that do not fit."""
+        problems: dict[int, str] = {}
+        for path, leaf, place in self._parts:
+            problems |= leaf.encode_batch(rows[:, place], _part(observations, path, leaf.name))
+        return problems
+
     def _encode_parts(self, row: Row, observation: Any) -> None:
         for path, leaf, place in self._parts:
             leaf.encode_into(row[place], _part(observation, path, leaf.name))
@@ -125,6 +138,13 @@ class ColumnEncoder:
         for path, leaf, place, start in self._parts:
             np.add(leaf.columns(_part(observation, path, leaf.name)), start, out=row[place])
 
+    def encode_batch(self, rows: Row, observations: Any) -> dict[int, str]:
+        """Write a batch to rows; `problem` finds what is wrong with one."""
+        for path, leaf, place, start in self._parts:
+            columns = leaf.columns(_part(observations, path, leaf.name), len(rows))
+            np.add(columns, start, out=rows[:, place])
+        return {}
+
     def problem(self, row: Row) -> str | None:
         """Return what is wrong with one row, or None."""
         problems = (leaf.problem(row[place] - start) for _, leaf, place, start in self._parts)
@@ -140,13 +160,28 @@ class _Numbers:
         self.size = int(np.prod(self._shape))
 
     def encode_into(self, row: Row, observation: Any) -> None:
-        numbers = _as_array(observation, self.name)
+        # Calls are spared here: this is in the loop that training spends its time in.
+        numbers = observation if type(observation) is np.ndarray else _as_array(observation, self.name)
         if numbers.shape != self._shape:
             raise ValueError(f"{self.name} has shape {numbers.shape}, its space says {self._shape}")
         try:
             row[:] = numbers.reshape(-1)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.name} has dtype {numbers.dtype}, expected numbers: {error}") from None
+            raise self._no_numbers(numbers, error) from None
+
+    def encode_batch(self, rows: Row, observations: Any) -> dict[int, str]:
+        numbers = _as_batch(observations, len(rows), self._shape, self.name)
+        self._copy(rows, numbers.reshape(len(rows), -1))
+        return {}
+
+    def _copy(self, rows: Row, numbers: NDArray[Any]) -> None:
+        try:
+            rows[:] = numbers
+        except (TypeError, ValueError) as error:
+            raise self._no_numbers(numbers, error) from None
+
+    def _no_numbers(self, numbers: NDArray[Any], error: Exception) -> ValueError:
+        return ValueError(f"{self.name} has dtype {numbers.dtype}, expected numbers: {error}")
 
 
 class _Pixels(_Numbers):
@@ -154,10 +189,15 @@ class _Pixels(_Numbers):
 
     def encode_into(self, row: Row, observation: Any) -> None:
         pixels = _as_array(observation, self.name)
-        if pixels.dtype.kind not in "iu":
-            raise ValueError(f"{self.name} has dtype {pixels.dtype}, its space says uint8")
-        super().encode_into(row, pixels)
-        row /= BRIGHTEST
+        if pixels.shape != self._shape:
+            raise ValueError(f"{self.name} has shape {pixels.shape}, its space says {self._shape}")
+        self._copy(row, pixels.reshape(-1))
+
+    def _copy(self, rows: Row, numbers: NDArray[Any]) -> None:
+        if numbers.dtype.kind not in "iu":
+            raise ValueError(f"{self.name} has dtype {numbers.dtype}, its space says uint8")
+        super()._copy(rows, numbers)
+        rows /= BRIGHTEST
 
 
 class _Choices:
@@ -180,14 +220,32 @@ class _Choices:
         row[:] = 0.0
         row[columns] = 1.0
 
-    def columns(self, observation: Any) -> NDArray[np.int64]:
-        """Return which entries of the row are 1; those of choices that lie outside are not this part's."""
-        choices = _as_array(observation, self.name)
-        if choices.shape != self._shape:
-            raise ValueError(f"{self.name} has shape {choices.shape}, its space says {self._shape}")
+    def encode_batch(self, rows: Row, observations: Any) -> dict[int, str]:
+        columns = self.columns(observations, len(rows))
+        rows[:] = 0.0
+        if are_within(columns, self.offsets, self.sizes):
+            np.put_along_axis(rows, columns, 1.0, axis=1)
+            return {}
+        problems = {i: self.problem(each) for i, each in enumerate(columns)}
+        for i in (i for i, problem in problems.items() if problem is None):
+            rows[i, columns[i]] = 1.0
+        return {i: problem for i, problem in problems.items() if problem}
+
+    def columns(self, observation: Any, count: int | None = None) -> NDArray[np.int64]:
+        """Return which entries of the row are 1; those of choices that lie outside are not this part's.
+
+        With a `count`, a row of them for each of so many observations.
+        """
+        if count is None:
+            choices = _as_array(observation, self.name)
+            if choices.shape != self._shape:
+                raise ValueError(f"{self.name} has shape {choices.shape}, its space says {self._shape}")
+            choices = choices.reshape(-1)
+        else:
+            choices = _as_batch(observation, count, self._shape, self.name).reshape(count, -1)
         if choices.dtype.kind not in "iub":
             raise ValueError(f"{self.name} has dtype {choices.dtype}, expected whole numbers")
-        columns: NDArray[np.int64] = np.add(choices.reshape(-1), self._shift, dtype=np.int64, casting="unsafe")
+        columns: NDArray[np.int64] = np.add(choices, self._shift, dtype=np.int64, casting="unsafe")
         return columns
 
     def problem(self, columns: NDArray[np.int64]) -> str | None:
@@ -224,6 +282,13 @@ def _as_array(observation: Any, name: str) -> NDArray[Any]:
         return np.asarray(observation)
     except ValueError as error:
         raise ValueError(f"{name} is no array: {error}") from None
+
+
+def _as_batch(observations: Any, count: int, shape: tuple[int, ...], name: str) -> NDArray[Any]:
+    array = _as_array(observations, name)
+    if array.shape != (count, *shape):
+        raise ValueError(f"{name} of the batch has shape {array.shape}, expected {(count, *shape)}")
+    return array
 
 
 def _encoder_of(leaf: Description, name: str) -> _Leaf:

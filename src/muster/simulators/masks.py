@@ -54,6 +54,21 @@ class MaskReader:
             raise ValueError(f"{MASK} allows nothing: {flat.tolist()}; expected at least one 1 for each choice")
         return allowed
 
+    def checked_batch(self, masks: Array) -> tuple[Array, Array] | None:
+        """Return the masks of a batch as rows of booleans, and which rows allow enough; None if they are no array.
+
+        Raises:
+            ValueError: if they do not fit the actions.
+        """
+        if masks.dtype == object:
+            return None
+        flat = masks.reshape(len(masks), -1)
+        if flat.shape[1] != sum(self.sizes):
+            self.checked(flat[0])
+        allowed: Array = flat.astype(bool)
+        is_good: Array = np.logical_and.reduce(np.logical_or.reduceat(allowed, self._starts, axis=1), axis=1)
+        return allowed, is_good
+
 
 def random_action(space: Any, observation: Any, info: Any) -> Any:
     """Return a random action of a Gymnasium space that the mask of the step, if it came with one, allows."""
@@ -62,11 +77,14 @@ def random_action(space: Any, observation: Any, info: Any) -> Any:
     mask = mask_in(info)
     if mask is None and isinstance(observation, dict):
         mask = observation.get(MASK)
-    if mask is None or not np.any(mask):
+    if mask is None:
+        return space.sample()
+    parts = mask if isinstance(mask, tuple | list) and len(mask) and np.ndim(mask[0]) else [mask]
+    flat = np.concatenate([np.ravel(part) for part in parts]).astype(np.int8)
+    if not flat.any():
         return space.sample()
     if isinstance(space, spaces.Discrete):
-        return space.sample(np.ravel(mask).astype(np.int8))
+        return space.sample(flat)
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        flat = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple) else np.ravel(mask)
-        return space.sample(tuple(np.split(flat.astype(np.int8), np.cumsum(space.nvec)[:-1])))
+        return space.sample(tuple(np.split(flat, np.cumsum(space.nvec)[:-1])))
     return space.sample()

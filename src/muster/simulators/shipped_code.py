@@ -13,29 +13,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SHIPPED_VARIABLE = "MUSTER_SHIPPED_CODE"
-"""The code's folder as the head knows it."""
-_COPY_VARIABLE = "MUSTER_CODE_COPY"
-_SEARCH_VARIABLE = "MUSTER_CODE_SEARCH_PATH"
+from muster.environment_variables import CODE_COPY_VARIABLE, CODE_SEARCH_PATH_VARIABLE, SHIPPED_CODE_VARIABLE
+
 _FOLDER = "code"
 """In the copy: nothing in it is imported by accident, for its folder alone is on Ray's own search path."""
 
 
 def shipped_folder() -> Path | None:
     """Return the folder of the code that workers need a copy of; None if they see it, or need none."""
-    folder = os.environ.get(SHIPPED_VARIABLE)
-    return Path(folder) if folder and _COPY_VARIABLE not in os.environ else None
+    folder = os.environ.get(SHIPPED_CODE_VARIABLE)
+    return Path(folder) if folder and CODE_COPY_VARIABLE not in os.environ else None
 
 
 def pack_code(folder: Path, archive: Path) -> dict[str, Any]:
     """Pack the code; return the runtime environment that brings it to every worker."""
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         tar.add(folder, _FOLDER)
+    search_path = _inside(os.environ.get("PYTHONPATH", "").split(os.pathsep), folder)
     return {
         "working_dir": str(archive),
         "env_vars": {
-            SHIPPED_VARIABLE: str(folder),
-            _SEARCH_VARIABLE: os.pathsep.join(_inside(os.environ.get("PYTHONPATH", "").split(os.pathsep), folder)),
+            SHIPPED_CODE_VARIABLE: str(folder),
+            CODE_SEARCH_PATH_VARIABLE: os.pathsep.join(search_path),
         },
         "worker_process_setup_hook": f"{__name__}.{settle.__name__}",
     }
@@ -43,14 +42,14 @@ def pack_code(folder: Path, archive: Path) -> dict[str, Any]:
 
 def settle() -> None:
     """Begin a worker's process: its folder holds the copy."""
-    os.environ[_COPY_VARIABLE] = str(Path.cwd() / _FOLDER)
-    search = os.environ.get(_SEARCH_VARIABLE, "").split(os.pathsep)
+    os.environ[CODE_COPY_VARIABLE] = str(Path.cwd() / _FOLDER)
+    search = os.environ.get(CODE_SEARCH_PATH_VARIABLE, "").split(os.pathsep)
     sys.path[:0] = [placed(path) for path in search if path]
 
 
 def placed(path: str) -> str:
     """Return where a file or folder of the code is here; others are where they are."""
-    folder, copy = os.environ.get(SHIPPED_VARIABLE), os.environ.get(_COPY_VARIABLE)
+    folder, copy = os.environ.get(SHIPPED_CODE_VARIABLE), os.environ.get(CODE_COPY_VARIABLE)
     if not folder or not copy or not Path(path).is_relative_to(folder):
         return path
     return str(Path(copy) / Path(path).relative_to(folder))

@@ -81,7 +81,7 @@ class SweepFolder:
 
 
 def choose_folder(experiment: Experiment, given: str | Path | None, *, resume: bool) -> SweepFolder:
-    """Return the folder of the sweep to make or to go on with.
+    """Return the folder of the sweep to make or to resume.
 
     Raises:
         InputError: if the name is taken, and not by a sweep that is to be resumed.

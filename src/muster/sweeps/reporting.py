@@ -8,9 +8,9 @@ from typing import Any
 from ray.tune import Callback, Stopper
 from ray.tune.stopper import NoopStopper
 
-from muster.sweeps.listening import SweepListener
 from muster.sweeps.record import SweepRecord
-from muster.sweeps.trial import OUTCOME
+from muster.sweeps.sweep_listener import SweepListener
+from muster.sweeps.trial_run import OUTCOME
 from muster.training.interruption import InterruptionWatch
 
 WAITING_SECONDS = 30.0
@@ -61,8 +61,8 @@ class Reporter(Callback):  # type: ignore[misc]
         self._listener.failed(trial.trial_id, reason)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Tell that a trial's process died, and that it goes on."""
-        self._listener.noticed(f"{trial.trial_id}: its process died; it goes on from its last checkpoint")
+        """Tell that a trial's process died, and that it resumes."""
+        self._listener.noticed(f"{trial.trial_id}: its process died; it resumes from its last checkpoint")
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Note which trials are paused, and say so if nothing runs for long."""

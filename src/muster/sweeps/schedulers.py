@@ -1,4 +1,4 @@
-"""Which trials go on: Tune's ASHA and PBT, set up for a sweep, and told of what happened before a resume."""
+"""Which trials continue: Tune's ASHA and PBT, set up for a sweep, and told of what happened before a resume."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ from muster.files.ownership import require_own
 from muster.runs.files import explained, write_text
 from muster.runs.lock import RunLock
 from muster.sweeps.folder import SweepFolder, choose_folder
-from muster.sweeps.listening import SweepListener
 from muster.sweeps.proposals import proposer_for
 from muster.sweeps.record import SweepRecord
 from muster.sweeps.resources import Bundle, bundles, ray_for_trials, total
 from muster.sweeps.summary import SweepResult, summarise, verdict
+from muster.sweeps.sweep_listener import SweepListener
 from muster.training.interruption import InterruptionWatch
 from muster.training.resuming import CHANGEABLE
 
@@ -183,8 +183,8 @@ def _run(
 
     from muster.sweeps.reporting import Reporter
     from muster.sweeps.schedulers import scheduler_for
-    from muster.sweeps.trial import TrialRun
-    from muster.sweeps.trials import TrialQueue
+    from muster.sweeps.trial_queue import TrialQueue
+    from muster.sweeps.trial_run import TrialRun
 
     assert experiment.sweep is not None
     logging.getLogger("ray.tune").setLevel(logging.ERROR)

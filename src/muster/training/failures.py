@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
-from muster.engines.engine import SimulatorFailure
+from muster.engines.engine import rules_of
 from muster.errors import SimulatorError, StorageError
 from muster.experiment.schema import Experiment
 from muster.runs.events import EventLog
 from muster.runs.folder import RunFolder
-from muster.simulators.building import Simulator
-from muster.training.listening import Listener
+from muster.simulators.simulator import Simulator
+from muster.stepping.failures import SimulatorFailure, simulator_error
 
 SUDDEN_DEATH = "ProcessDied: the process before this one ended here, by the simulator's doing or a kill"
 
@@ -19,42 +18,28 @@ SUDDEN_DEATH = "ProcessDied: the process before this one ended here, by the simu
 class FailureRecord:
     """Writes a file for each failure into a run's folder, with all that repeats it."""
 
-    def __init__(self, experiment: Experiment, simulator: Simulator, folder: RunFolder) -> None:
+    def __init__(
+        self, experiment: Experiment, simulator: Simulator, folder: RunFolder, shown: RunFolder | None = None
+    ) -> None:
+        """Write to a folder, which messages name as `shown`, if that is given."""
         self._events = EventLog(folder)
-        self._told: set[tuple[object, ...]] = set()
+        self._shown = shown or folder
         self._rest = {
             "simulator": asdict(simulator),
-            "squash": getattr(experiment.algorithm, "action_bounds", None) == "squash",
+            "rules": asdict(rules_of(experiment)),
         }
 
     def add(self, failure: SimulatorFailure) -> str:
-        """Record a failure; return what it was and how to repeat it."""
+        """Record a failure; return what it was and how to repeat it, if that can be."""
         file = self._events.add_failure({**asdict(failure), **self._rest})
-        return f"{failure}\n    muster play --replay {file}"
+        if failure.actions is None:
+            return f"{failure}\n    recorded in {file}; it cannot be replayed, since its actions are not known"
+        return f"{failure}\n    muster play --replay {self._shown.failures / file.name}"
 
-    def explained(self, error: SimulatorError) -> SimulatorError:
-        """Record the failure that an error carries, if the folder takes it; return the error that tells so too."""
-        if not error.failures:
-            return error
+    def error(self, failure: SimulatorFailure) -> SimulatorError:
+        """Record a failure, if the folder takes it; return the error that reports it."""
         try:
-            told = "\n".join(self.add(failure) for failure in error.failures)
+            message = self.add(failure)
         except StorageError:
-            return error
-        return SimulatorError(f"the simulator failed: {told}\n\n{error.failures[-1].traceback}")
-
-    def tell(self, failure: SimulatorFailure, listener: Listener) -> None:
-        """Record a failure that will come again when its iteration ends, and tell of it."""
-        self._told.add(_identity(failure))
-        listener.failed(self.add(failure), failure.traceback)
-
-    def add_all(self, failures: Sequence[SimulatorFailure], listener: Listener) -> None:
-        """Record failures, and tell of each, unless that was done when it happened."""
-        for failure in failures:
-            if _identity(failure) in self._told:
-                self._told.remove(_identity(failure))
-            else:
-                listener.failed(self.add(failure), failure.traceback)
-
-
-def _identity(failure: SimulatorFailure) -> tuple[object, ...]:
-    return failure.group, failure.env, failure.episode, failure.call
+            message = str(failure)
+        return simulator_error(f"the simulator failed: {message}", failure)

@@ -7,16 +7,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
 from muster.clusters.allocation.reading import usable_grace
 from muster.clusters.local import ray_is_lost
+from muster.environment_variables import END_TIME_VARIABLE
 from muster.errors import InputError, RayLostError
+from muster.stepping.failures import CallInterrupt
 
-END_TIME_VARIABLE = "MUSTER_END_TIME"
 RESUMABLE = 75
 SAFETY_SECONDS = 5.0
 """What is kept of the wall time, and of a long grace period, for the unforeseen."""
@@ -35,7 +36,7 @@ class Interruption:
     exit_code: int
 
 
-class Interrupted(KeyboardInterrupt):
+class Interrupted(CallInterrupt):
     """A signal came while there was nothing to save; no simulator's `except Exception` holds it up."""
 
     def __init__(self, interruption: Interruption) -> None:
@@ -116,6 +117,16 @@ class InterruptionWatch:
             if self._asked is not None:
                 raise Interrupted(self._asked) from None
             raise
+        finally:
+            self._has_nothing_to_save = False
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """In this block, what is saved is saved: a first signal ends the block, and nothing else."""
+        self._has_nothing_to_save = True
+        try:
+            with suppress(Interrupted):
+                yield
         finally:
             self._has_nothing_to_save = False
 

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from muster.engines.engine import Engine, Iteration, SamplingAbandonedError, SimulatorFailure
+from muster.engines.engine import Engine, Iteration
 from muster.errors import NonFiniteUpdateError, RayLostError, SimulatorError
 from muster.experiment.quantities import counted
 from muster.experiment.schema import Experiment
 from muster.experiment.writing import experiment_toml
+from muster.policies import Policy
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.events import EventLog
 from muster.runs.files import append_json_line, cut_json_lines, explained
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import MetricsRecord
 from muster.runs.status import StatusFile
-from muster.simulators.building import Simulator
-from muster.training.evaluation import evaluate
-from muster.training.failures import FailureRecord
+from muster.stepping.apart import ProcessDiedError
+from muster.stepping.evaluation import Evaluation
+from muster.stepping.failures import Report, SamplingAbandonedError
+from muster.stepping.live import FailedCallError
 from muster.training.interruption import Interruption, InterruptionWatch
-from muster.training.listening import Listener
+from muster.training.listener import Listener
 from muster.training.progress import Progress
 from muster.training.stopping import fraction_done, stop_reason
 
 STATUS_SECONDS = 1.0
+
+T = TypeVar("T")
+Row = dict[str, Any]
+"""The metrics of an iteration by their names in `metrics.csv`; None for no value."""
+Rows = Generator[Row, Interruption | None, T]
+"""Rows that are sent None, or why the run has to end; in the end it returns a T."""
+
+
+Evaluator = Callable[[Policy], Evaluation]
+"""Lets a policy act for the experiment's evaluation episodes."""
 
 
 @dataclass(frozen=True)
@@ -46,22 +58,23 @@ class Loop:
     def __init__(
         self,
         experiment: Experiment,
-        simulator: Simulator,
         engine: Engine,
+        evaluator: Evaluator,
+        report_failure: Report,
         folder: RunFolder,
         progress: Progress,
         status: StatusFile,
         listener: Listener,
     ) -> None:
         self._experiment = experiment
-        self._simulator = simulator
         self._engine = engine
+        self._evaluator = evaluator
+        self._report_failure = report_failure
         self._folder = folder
         self.progress = progress
         self._status = status
         self._listener = listener
         self._events = EventLog(folder)
-        self._failures = FailureRecord(experiment, simulator, folder)
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._saved_iteration = progress.iteration
         self._saved_at = time.monotonic()
@@ -71,7 +84,7 @@ class Loop:
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:
-        """Mark a call that changes nothing of what is saved until it ends, and may last."""
+        """Mark a call, or a wait for the caller, that changes nothing of what is saved, and may last."""
         self._call = object()
         try:
             yield
@@ -84,8 +97,8 @@ class Loop:
             with suppress(SamplingAbandonedError):
                 self._save(watch, simulators=False, only_during=call)
 
-    def run(self, watch: InterruptionWatch) -> Ending:
-        """Iterate until a stop rule is met or the run is interrupted, then save.
+    def rows(self, watch: InterruptionWatch) -> Rows[Ending]:
+        """Iterate until a stop rule is met or the run is interrupted, then save; yield each iteration's row.
 
         Raises:
             SimulatorError, NonFiniteUpdateError, RayLostError: after saving the state from before.
@@ -94,14 +107,18 @@ class Loop:
         with explained(self._folder.evaluations):
             cut_json_lines(self._folder.evaluations, self._is_before_checkpoint)
         try:
-            ending = self._ending(watch)
+            ending = self._ending(watch.pending())
             while ending is None:
-                ending = self._iterate(record, watch) or self._ending(watch)
+                done = self._iterate(record, watch)
+                if isinstance(done, Ending):
+                    ending = done
+                else:
+                    with self._under_way():
+                        asked = yield done
+                    ending = self._ending(asked or watch.pending())
             self._save(watch)
             return ending
-        except (SimulatorError, NonFiniteUpdateError, RayLostError) as error:
-            if isinstance(error, SimulatorError):
-                self._report_failures(error.failures)
+        except (SimulatorError, NonFiniteUpdateError, RayLostError):
             self._save(watch, simulators=False)
             raise
         finally:
@@ -111,13 +128,13 @@ class Loop:
         iteration = line.get("iteration")
         return isinstance(iteration, int) and iteration <= self.progress.iteration
 
-    def _iterate(self, record: MetricsRecord, watch: InterruptionWatch) -> Ending | None:
+    def _iterate(self, record: MetricsRecord, watch: InterruptionWatch) -> Row | Ending:
         started = time.monotonic()
         stop = self._experiment.stop
         try:
             with self._under_way():
                 done = fraction_done(stop, self.progress)
-                iteration = self._engine.iterate(done, watch.must_abandon, self._tell)
+                iteration = self._engine.iterate(done)
         except SamplingAbandonedError:
             self._events.add("iteration abandoned", iteration=self.progress.iteration + 1)
             self._save(watch, simulators=False)
@@ -134,14 +151,12 @@ class Loop:
         watch.measured(iteration=time.monotonic() - started)
         if self._checkpoint_is_due():
             self._save(watch)
-        return None
+        return row
 
-    def _ending(self, watch: InterruptionWatch) -> Ending | None:
+    def _ending(self, interruption: Interruption | None) -> Ending | None:
         if reason := stop_reason(self._experiment.stop, self.progress):
             return Ending("finished", reason, 0)
-        if interruption := watch.pending():
-            return _stopped(interruption)
-        return None
+        return _stopped(interruption) if interruption else None
 
     def _report(self, iteration: Iteration) -> None:
         progress = self.progress
@@ -151,24 +166,6 @@ class Loop:
             self._events.add("worker lost", count=iteration.workers_lost, iteration=progress.iteration)
             lost = counted(iteration.workers_lost, "worker")
             self._listener.noticed(f"{lost} lost and replaced; new episodes start there")
-        self._report_failures(iteration.failures)
-        self._require_few(iteration.failures)
-
-    def _require_few(self, failures: list[SimulatorFailure]) -> None:
-        """Look that these failures, with those before, are not too many."""
-        count, most = self.progress.simulator_failures, self._experiment.env.max_failures
-        if failures and count > most:
-            last = failures[-1]
-            raise SimulatorError(
-                f"the simulator failed {counted(count, 'time')}, more than env.max_failures = {most}; "
-                f"the last time: {last}\n\n{last.traceback}"
-            )
-
-    def _tell(self, failure: SimulatorFailure) -> None:
-        self._failures.tell(failure, self._listener)
-
-    def _report_failures(self, failures: list[SimulatorFailure]) -> None:
-        self._failures.add_all(failures, self._listener)
 
     def _evaluate(self, watch: InterruptionWatch) -> None:
         """Evaluate if it is due, and update the score by which the best checkpoint is told.
@@ -182,20 +179,16 @@ class Loop:
         if iteration % settings.every:
             return
 
-        def on_step() -> None:
-            if watch.must_abandon():
-                raise SamplingAbandonedError
-
-        policy, seed = self._engine.policy(), self._experiment.seed
         try:
             with self._under_way():
-                result = evaluate(policy, self._simulator, settings.episodes, seed, on_step=on_step)
+                result = self._evaluator(self._engine.policy())
         except SamplingAbandonedError:
             return
-        except SimulatorError as error:
-            self.progress.simulator_failures += len(error.failures)
-            self._report_failures(error.failures)
-            self._require_few(error.failures)
+        except FailedCallError as error:
+            self._report_failure(error.failure)
+            return
+        except ProcessDiedError as error:
+            self._listener.noticed(f"evaluation at iteration {iteration} left out: {error}")
             return
         self._score = result.return_mean
         line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}
@@ -238,7 +231,9 @@ class Loop:
             if restart and not self._told_about_restart:
                 self._told_about_restart = True
                 self._events.add("simulators not saved", reason=restart)
-                self._listener.noticed(f"resuming will begin new episodes: {restart}")
+                # If they were never to be saved, that was asked for, or reported at the start.
+                if self._experiment.checkpoint.simulators:
+                    self._listener.noticed(f"resuming will begin new episodes: {restart}")
 
         iteration = self.progress.iteration
         path = self._checkpoints.save(iteration, write, keep=self._experiment.checkpoint.keep, is_best=is_best)

@@ -12,7 +12,7 @@ from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment
 
 if TYPE_CHECKING:
-    import gymnasium
+    from muster.simulators.describing import Spaces
 
 NUMBER_BYTES = 4
 NETWORK_COPIES = 8
@@ -22,16 +22,16 @@ WORKER_BYTES = 32 * 1024**2
 GIBIBYTE = 1024**3
 
 
-def require_memory(loaded: LoadedExperiment, env: gymnasium.Env[Any, Any]) -> None:
+def require_memory(loaded: LoadedExperiment, spaces: Spaces) -> None:
     """Refuse networks, batches and numbers of simulators that this host's memory cannot hold.
 
     Raises:
         ExperimentError: naming each key, what it needs and what there is.
     """
-    available = _available()
+    available = available_memory()
     if available is None:
         return
-    needs = _needs(loaded, _size(env.observation_space))
+    needs = _needs(loaded, _size(spaces.observation_space))
     problems = [
         Problem(
             loaded.place(key),
@@ -75,7 +75,8 @@ def _size(space: Any) -> int:
         return 1
 
 
-def _available() -> int | None:
+def available_memory() -> int | None:
+    """Return the memory that this process may use, in bytes, if that is known."""
     machine = this_machine()
     group = machine.cgroup_memory.value if machine.cgroup_memory else None
     return min((limit for limit in (machine.memory, group) if limit), default=None)

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from muster.clusters.allocation.reading import usable_cpus
 from muster.engines.choosing import make_plan
-from muster.engines.engine import Plan, Request
+from muster.engines.engine import Plan, Request, rules_of
+from muster.environment_variables import LAUNCH_CPUS_VARIABLE
+from muster.errors import ExperimentError
 from muster.experiment import LoadedExperiment
 from muster.experiment.quantities import counted
 from muster.experiment.schema import Experiment, ResourcesSection
+from muster.experiment.source import DEFAULT
 from muster.runs.folder import RunFolder
-from muster.simulators.building import Simulator, build_explained, close_problem
-from muster.simulators.masks import random_action
-from muster.simulators.seeding import ProcessRandomness, Stream
-from muster.training.listening import Listener
+from muster.simulators.lookup import find_simulator
+from muster.simulators.simulator import Simulator
+from muster.stepping.apart import ApartProcess
+from muster.stepping.survey import Survey, Wanted, survey_apart, survey_here
+from muster.training.listener import Listener
 from muster.training.memory import require_memory
 from muster.training.stopping import with_default_stop
 
-if TYPE_CHECKING:
-    import gymnasium
-
-LAUNCH_CPUS_VARIABLE = "MUSTER_LAUNCH_CPUS"
 SECONDS_TO_MEASURE = 0.2
 CHEAP_STEP_SECONDS = 200e-6
 
@@ -39,23 +36,6 @@ class Preparation:
     plan: Plan
 
 
-def simulator_of(experiment: Experiment, folder: RunFolder | None = None) -> Simulator:
-    """Return how to build an experiment's simulator, in a run or on its own.
-
-    One beside those that are trained in, such as for evaluation, has the next index after theirs.
-    """
-    env, resources = experiment.env, experiment.resources
-    return Simulator(
-        env.id,
-        env.config,
-        env.wrappers,
-        env.max_episode_steps,
-        env.paths,
-        str((folder.simulators if folder else Path("simulators")).absolute()),
-        resources.env_groups * resources.envs_per_group,
-    )
-
-
 def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, resumes: bool) -> Preparation:
     """Build the simulator once, and settle what the experiment leaves open.
 
@@ -65,28 +45,47 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
         SimulatorError: if it cannot be built.
     """
     experiment = loaded.experiment
-    simulator = simulator_of(experiment, folder)
-    with ProcessRandomness(experiment.seed, Stream.EVALUATION).installed():
-        env = build_explained(simulator)
-        try:
-            loaded = _with_stop(loaded, simulator)
-            _tell_of_schedule(loaded.experiment, listener)
-            wanted = experiment.resources.workers
-            num_workers = _auto_workers(env, experiment.resources, listener) if wanted == "auto" else wanted
-            require_memory(loaded, env)
-            plan = make_plan(Request(loaded, simulator, env, num_workers, resumes, listener.noticed))
-        finally:
-            close_problem(env)
-    simulator = replace(simulator_of(plan.loaded.experiment, folder), spare_index=plan.num_simulators)
+    simulator = experiment.simulator(folder.simulators)
+    survey = _survey(experiment, simulator)
+    loaded = _with_stop(loaded, survey.reward_threshold)
+    _tell_of_schedule(loaded.experiment, listener)
+    wanted = experiment.resources.workers
+    num_workers = _auto_workers(survey, experiment, listener) if wanted == "auto" else wanted
+    require_memory(loaded, survey)
+    plan = make_plan(Request(loaded, simulator, survey, num_workers, resumes, listener.noticed))
+    simulator = replace(plan.loaded.experiment.simulator(folder.simulators), spare_index=plan.num_simulators)
     return Preparation(plan.loaded, simulator, plan)
 
 
-def _with_stop(loaded: LoadedExperiment, simulator: Simulator) -> LoadedExperiment:
-    stop = with_default_stop(loaded.experiment.stop, simulator.reward_threshold())
+def _survey(experiment: Experiment, simulator: Simulator) -> Survey:
+    """Look at the simulator: here if all is to happen in this process, else in one that it may end.
+
+    One that only this process knows, such as a class of the script that is run, can only be looked at here.
+    """
+    rules = rules_of(experiment)
+    wanted = Wanted(
+        experiment.seed,
+        SECONDS_TO_MEASURE if _speed_decides(experiment.resources) else 0.0,
+        pickling=experiment.checkpoint.simulators and experiment.algorithm.engine == "builtin",
+    )
+    if experiment.resources.workers == 0:
+        return survey_here(simulator, rules, wanted)
+    process = ApartProcess(rules.step_timeout)
+    try:
+        return survey_apart(simulator, rules, wanted, process)
+    except ExperimentError:
+        find_simulator(simulator.id, simulator.paths, simulator.imports)
+        return survey_here(simulator, rules, wanted)
+    finally:
+        process.close()
+
+
+def _with_stop(loaded: LoadedExperiment, reward_threshold: float | None) -> LoadedExperiment:
+    stop = with_default_stop(loaded.experiment.stop, reward_threshold)
     if stop is loaded.experiment.stop:
         return loaded
     key, value = next(iter(stop.model_dump(by_alias=True, exclude_none=True).items()))
-    source = "simulator's registered threshold" if key == "return" else "default"
+    source = "simulator's registered threshold" if key == "return" else DEFAULT
     return loaded.replace(f"stop.{key}", value, source)
 
 
@@ -100,46 +99,37 @@ def _tell_of_schedule(experiment: Experiment, listener: Listener) -> None:
         )
 
 
-def _auto_workers(env: gymnasium.Env[Any, Any], resources: ResourcesSection, listener: Listener) -> int:
+def _speed_decides(resources: ResourcesSection) -> bool:
+    """Whether the number of workers depends on the simulator's speed."""
+    return resources.workers == "auto" and not os.environ.get(LAUNCH_CPUS_VARIABLE) and usable_cpus() > 1
+
+
+def _auto_workers(survey: Survey, experiment: Experiment, listener: Listener) -> int:
     """Return 0 if the simulator is so fast that moving its data would cost more, else a worker for each CPU.
 
     Overlap needs workers, and pays with a fast simulator too, if the learner has a CPU to itself. There are never
     more than env groups, since those decide what is learned; but under a launch there are as many as there are
-    CPUs besides the learner's.
+    CPUs besides the learner's. A simulator that uses several CPUs makes them fewer.
     """
+    each, resources = experiment.env.cpus or 1, experiment.resources
+    of_each = "" if each == 1 else f", {each} for each simulator"
     if launched := os.environ.get(LAUNCH_CPUS_VARIABLE):
-        workers = max(1, int(launched) - 1)
+        workers = max(1, (int(launched) - 1) // each)
         listener.noticed(
-            f"workers = {workers} (auto: {counted(int(launched), 'CPU')} launched, one for the learner)"
+            f"workers = {workers} (auto: {counted(int(launched), 'CPU')} launched, one for the learner{of_each})"
         )
         return workers
-    cpus, groups = usable_cpus(), resources.env_groups
+    cpus, groups, seconds = usable_cpus(), resources.env_groups, survey.step_seconds
     if cpus == 1:
         return 0
-    seconds = step_seconds(env, SECONDS_TO_MEASURE)
-    is_cheap = seconds < CHEAP_STEP_SECONDS
+    is_cheap = seconds is not None and seconds < CHEAP_STEP_SECONDS
     if is_cheap and not resources.overlap:
         return 0
-    speed = f"auto: {cpus} CPUs, {seconds * 1e3:.2g} ms a step"
-    if groups < cpus:
+    speed = "the simulator failed when it was measured" if seconds is None else f"{seconds * 1e3:.2g} ms a step"
+    speed = f"auto: {cpus} CPUs, {speed}{of_each}"
+    most = max(1, (cpus - 1 if is_cheap else cpus) // each)
+    if groups < most:
         speed += f", {counted(groups, 'env group')}; more of them (resources.env_groups) could use more CPUs"
-    workers = min(cpus - 1 if is_cheap else cpus, groups)
+    workers = min(most, groups)
     listener.noticed(f"workers = {workers} ({speed})")
     return workers
-
-
-def step_seconds(env: gymnasium.Env[Any, Any], at_most: float) -> float:
-    """Return the time of a step with random actions; a simulator that fails here will be told of in training."""
-    steps = 0
-    started = time.perf_counter()
-    try:
-        observation, info = env.reset(seed=0)
-        while steps < 1 or time.perf_counter() - started < at_most:
-            action = random_action(env.action_space, observation, info)
-            observation, _, terminated, truncated, info = env.step(action)
-            steps += 1
-            if terminated or truncated:
-                observation, info = env.reset()
-    except Exception:
-        steps += 1
-    return (time.perf_counter() - started) / steps

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from muster.engines.engine import Iteration
+from muster.runs.metrics import FIRST_COLUMNS, TIME_COLUMNS
 
 WINDOW = 100
 FILE = "progress.json"
@@ -39,7 +40,6 @@ class Progress:
         self.iteration += 1
         self.steps += iteration.steps
         self.episodes += len(iteration.episodes)
-        self.simulator_failures += len(iteration.failures)
         self.worker_failures += iteration.workers_lost
         self.seconds += seconds
         self.returns = (self.returns + [episode[0] for episode in iteration.episodes])[-WINDOW:]
@@ -47,21 +47,27 @@ class Progress:
 
     def row(self, iteration: Iteration) -> dict[str, float | int | None]:
         """Return the row of the record for the iteration that was just added."""
+        counted = (
+            self.iteration,
+            self.steps,
+            self.episodes,
+            self.return_mean,
+            min(self.returns, default=None),
+            max(self.returns, default=None),
+            float(np.mean(self.lengths)) if self.lengths else None,
+            self.simulator_failures,
+            self.worker_failures,
+        )
+        timed = (
+            round(self.seconds, 3),
+            round(iteration.sample_seconds, 4),
+            round(iteration.learn_seconds, 4),
+            round(iteration.wait_seconds, 4),
+        )
         return {
-            "iteration": self.iteration,
-            "steps": self.steps,
-            "episodes": self.episodes,
-            "return/mean": self.return_mean,
-            "return/min": min(self.returns, default=None),
-            "return/max": max(self.returns, default=None),
-            "length/mean": float(np.mean(self.lengths)) if self.lengths else None,
-            "failures/simulator": self.simulator_failures,
-            "failures/worker": self.worker_failures,
+            **dict(zip(FIRST_COLUMNS, counted, strict=True)),
             **iteration.metrics,
-            "time/total": round(self.seconds, 3),
-            "time/sample": round(iteration.sample_seconds, 4),
-            "time/learn": round(iteration.learn_seconds, 4),
-            "time/wait": round(iteration.wait_seconds, 4),
+            **dict(zip(TIME_COLUMNS, timed, strict=True)),
         }
 
     def save(self, folder: Path) -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.engines.builtin.planning import RAISED_FOR_WORKERS
+from muster.engines.builtin.plan import RAISED_FOR_WORKERS
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment
 from muster.experiment.loading import load_saved
+from muster.experiment.source import DEFAULT
 from muster.files.regular import is_there, read_bytes
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.folder import RunFolder
@@ -71,7 +72,7 @@ def _saved_experiment(folder: RunFolder, checkpoint: Path | None, notice: Notice
     before, now = trained.experiment.as_table(), edited.experiment.as_table()
     for key, source in edited.sources.items():
         value = get(now, key)
-        if source == "default" or key == "name" or value in (get(before, key), {}):
+        if source == DEFAULT or key == "name" or value in (get(before, key), {}):
             continue
         if key.startswith(CHANGEABLE):
             merged = merged.replace(key, value, source)
@@ -100,7 +101,7 @@ def _merge(folder: RunFolder, saved: LoadedExperiment, given: LoadedExperiment) 
     sources = _read_sources(folder)
     merged = LoadedExperiment(saved.experiment, sources, given.places, given.subject)
     table, saved_table = given.experiment.as_table(), saved.experiment.as_table()
-    asked = [key for key, source in given.sources.items() if source != "default"]
+    asked = [key for key, source in given.sources.items() if source != DEFAULT]
     problems = []
     for key in asked:
         value, before = get(table, key), get(saved_table, key)

@@ -15,9 +15,10 @@ from muster.experiment.quantities import LARGEST_SEED
 from muster.runs.files import explained, write_json
 from muster.runs.finding import claim_folder, newest_name
 from muster.runs.folder import default_name, runs_dir
+from muster.training.call import TrainOptions, TrainResult
 from muster.training.interruption import InterruptionWatch
-from muster.training.listening import Listener
-from muster.training.train import TrainOptions, TrainResult, train
+from muster.training.listener import Listener
+from muster.training.train import train
 
 # Two-sided 95 % quantiles of Student's t for 1 to 30 degrees of freedom.
 _T_QUANTILES = (

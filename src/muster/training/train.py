@@ -2,66 +2,138 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from muster.clusters.allocation.reading import LAUNCH_ID_VARIABLE, read_allocation
+from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.local import ray_for
-from muster.engines.engine import Engine, Needs
-from muster.engines.failing import failure_from
-from muster.engines.journal import Call
-from muster.engines.journal_reading import read_last_words
-from muster.errors import AllocationError, InputError, InterruptedRunError, MusterError
+from muster.engines.engine import Engine, Needs, RunSupervision, rules_of
+from muster.environment_variables import LAUNCH_ID_VARIABLE, LINK_VARIABLE
+from muster.errors import AllocationError, InterruptedRunError, MusterError, SimulatorError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
-from muster.files.ownership import OWN_FOLDER
+from muster.experiment.quantities import counted
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.events import EventLog
-from muster.runs.finding import claim_folder, find_checkpoint, newest_name, require_own_run, unwritable
-from muster.runs.folder import RunFolder, default_name, runs_dir
+from muster.runs.finding import require_own_run
+from muster.runs.folder import RunFolder
 from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
+from muster.stepping.apart import ApartProcess
+from muster.stepping.calls import Call
+from muster.stepping.evaluation import EvaluationTask, evaluate_apart, evaluate_here
+from muster.stepping.failures import SimulatorFailure, simulator_error
+from muster.stepping.hang_watch import IN_ONE_PROCESS, end_process, too_long
+from muster.stepping.journal_reading import read_last_calls
+from muster.training.call import TrainOptions, TrainResult
 from muster.training.description import write_description
 from muster.training.failures import SUDDEN_DEATH, FailureRecord
-from muster.training.interruption import Interrupted, InterruptionWatch
-from muster.training.listening import Listener, RunStart, Silence
-from muster.training.loop import Ending, Loop, progress_status
+from muster.training.folder_choice import choose_folder, find_weights, make_folder, require_unused
+from muster.training.interruption import Interrupted, Interruption, InterruptionWatch
+from muster.training.listener import Listener, RunStart, Silence
+from muster.training.loop import Ending, Evaluator, Loop, Row, Rows, progress_status
 from muster.training.preparation import Preparation, prepare
 from muster.training.progress import Progress
 from muster.training.resuming import open_saved
 
-LINK_VARIABLE = "MUSTER_LINK"
-"""The number of this job in its chain."""
+
+class Training(Iterator[Row]):
+    """Trains an experiment one iteration at a time: `for row in Training("CartPole-v1"): ...`.
+
+    Each row holds the metrics of an iteration that is recorded, evaluated and, if due, saved; None for no value.
+    The run starts with the first row and ends at a stop rule. It also ends when the `with` block, or a loop that
+    alone holds it, is left: saved, as `stopped`, and resumable. A signal ends it before the next iteration.
+
+    `experiment` is a file, a simulator's id, or an `Experiment`; `overrides` maps dotted keys to values, such as
+    `{"stop.steps": 100_000}`, but not for a `LoadedExperiment`. `watch` is what may interrupt the run; default:
+    signals, and the end of the wall time.
+
+    Raises:
+        MusterError: with an exit code, and a message for the user; from the iteration in which it happens.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment | LoadedExperiment | str | Path,
+        *,
+        overrides: Mapping[str, Any] | None = None,
+        options: TrainOptions | None = None,
+        listener: Listener | None = None,
+        watch: InterruptionWatch | None = None,
+    ) -> None:
+        self.result: TrainResult | None = None
+        """What came of the run; None before its end, and if it ended with an error."""
+        self._waits_for_caller = False
+        loaded = _load(experiment, overrides or {})
+        # The generator must not refer to this object: without a cycle, a loop that is left ends the run at once.
+        self._rows = _rows(loaded, options or TrainOptions(), listener or Silence(), watch or InterruptionWatch())
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.stop()
+        else:
+            self.stop(f"its caller raised {type(error).__name__}: {error}".partition("\n")[0], exit_code=1)
+
+    def __del__(self) -> None:
+        if self._waits_for_caller:
+            self.stop()
+
+    def __next__(self) -> Row:
+        """Train one iteration and return its row.
+
+        Raises:
+            StopIteration: when the run has ended; `result` says how.
+        """
+        row = self._continue(None)
+        _stop_at_exit(self)
+        return row
+
+    def stop(self, reason: str = "stopped by its caller", exit_code: int = 0) -> None:
+        """Save and end the run, unless it has ended or never started; one that met a stop rule is finished."""
+        if self._waits_for_caller:
+            with suppress(StopIteration):
+                self._continue(Interruption(reason, exit_code))
+        self._rows.close()
+
+    def _continue(self, interruption: Interruption | None) -> Row:
+        self._waits_for_caller = False
+        try:
+            row = self._rows.send(interruption)
+        except StopIteration as end:
+            self.result = self.result or end.value
+            raise
+        self._waits_for_caller = True
+        return row
 
 
-@dataclass(frozen=True)
-class TrainOptions:
-    """What is asked of one call and is not part of the experiment."""
-
-    runs_dir: str | Path | None = None
-    resume: bool = False
-    weights_from: str | Path | None = None
-    show_worker_output: bool = False
-    trust: bool = False
-    """Resume, or take weights from, a run that another user could have changed: it runs code from its files."""
+_STARTED: weakref.WeakSet[Training] = weakref.WeakSet()
 
 
-@dataclass(frozen=True)
-class TrainResult:
-    """What came of a run; `--json` prints exactly these."""
+def _stop_at_exit(training: Training) -> None:
+    """Save and end a run that is left open when Python exits; before Ray ends, which is imported by now."""
+    if training not in _STARTED:
+        _STARTED.add(training)
+        atexit.unregister(_stop_all)
+        atexit.register(_stop_all)
 
-    run: str
-    state: str
-    reason: str
-    steps: int
-    iterations: int
-    return_mean: float | None
-    checkpoint: str | None
-    exit_code: int
+
+def _stop_all() -> None:
+    for training in list(_STARTED):
+        training.stop()
 
 
 def train(
@@ -72,24 +144,29 @@ def train(
     listener: Listener | None = None,
     watch: InterruptionWatch | None = None,
 ) -> TrainResult:
-    """Train an experiment: a file, a simulator's id, or an `Experiment`.
-
-    `overrides` maps dotted keys to values, such as `{"stop.steps": 100_000}`; not for a `LoadedExperiment`.
-    `watch` is what may interrupt the run; default: signals, and the end of the wall time.
+    """Train an experiment to its end; the arguments are those of `Training`.
 
     Raises:
         MusterError: with an exit code, and a message for the user.
     """
-    loaded = _load(experiment, overrides or {})
-    options, listener = options or TrainOptions(), listener or Silence()
+    with Training(experiment, overrides=overrides, options=options, listener=listener, watch=watch) as training:
+        for _ in training:
+            pass
+    assert training.result is not None
+    return training.result
+
+
+def _rows(
+    loaded: LoadedExperiment, options: TrainOptions, listener: Listener, watch: InterruptionWatch
+) -> Rows[TrainResult]:
     if loaded.experiment.sweep is not None:
         listener.noticed("[sweep] is not used here: `muster sweep` trains its trials")
         loaded = loaded.without("sweep")
-    with watch or InterruptionWatch() as watch, _not_begun():
-        weights_from = _find_weights(options, listener)
-        folder = _choose_folder(loaded.experiment, options)
+    with watch, _not_begun():
+        weights_from = find_weights(options, listener)
+        folder = choose_folder(loaded.experiment, options)
         if options.resume and folder.exists():
-            return _resume(folder, loaded, options, listener, watch)
+            return (yield from _resume(folder, loaded, options, listener, watch))
         try:
             with watch.nothing_to_save():
                 preparation = prepare(loaded, folder, listener, resumes=False)
@@ -98,11 +175,12 @@ def train(
                 folder.path.rmdir()
                 folder.path.parent.rmdir()
             raise
-        _make_folder(folder)
+        make_folder(folder)
         with RunLock(folder.lock, listener.noticed):
-            _require_unused(folder)
+            require_unused(folder)
             write_description(folder, preparation.loaded)
-            return _Run(folder, preparation, options, listener, watch).execute(None, weights_from)
+            run = _Run(folder, preparation, options, listener, watch)
+            return (yield from run.execute(None, weights_from))
 
 
 def _resume(
@@ -111,17 +189,18 @@ def _resume(
     options: TrainOptions,
     listener: Listener,
     watch: InterruptionWatch,
-) -> TrainResult:
+) -> Rows[TrainResult]:
     saved = Checkpoints(folder.checkpoints).saved()
     require_own_run(folder, saved, f"--resume {folder.name}", trust=options.trust)
-    _make_folder(folder)
+    make_folder(folder)
     with RunLock(folder.lock, listener.noticed):
         resumption = open_saved(folder, loaded, listener.noticed)
         with watch.nothing_to_save():
             has_begun = resumption.checkpoint is not None
             preparation = prepare(resumption.loaded, folder, listener, resumes=has_begun)
         write_description(folder, preparation.loaded)
-        return _Run(folder, preparation, options, listener, watch).execute(resumption.checkpoint, None)
+        run = _Run(folder, preparation, options, listener, watch)
+        return (yield from run.execute(resumption.checkpoint, None))
 
 
 @contextmanager
@@ -143,43 +222,76 @@ class _Run:
         listener: Listener,
         watch: InterruptionWatch,
     ) -> None:
-        self._folder = folder
+        # A simulator may change the working folder.
+        self._folder, self._shown = RunFolder(folder.path.absolute()), folder
         self._preparation = preparation
         self._options = options
         self._listener = listener
         self._watch = watch
-        self._events = EventLog(folder)
-        self._failures = FailureRecord(preparation.loaded.experiment, preparation.simulator, folder)
+        self._events = EventLog(self._folder)
+        self._failures = FailureRecord(
+            preparation.loaded.experiment, preparation.simulator, self._folder, shown=folder
+        )
+        self._supervision = RunSupervision(self._report_failure, watch.must_abandon, self._end_hung)
+        self._apart = ApartProcess(preparation.loaded.experiment.env.step_timeout, self._supervision)
+        self._status = StatusFile(self._folder.status, folder.name)
         self._progress = Progress()
         self._current_loop: Loop | None = None
         self._ending: Ending | None = None
+        self._is_closing = False
 
-    def execute(self, checkpoint: Path | None, weights_from: Path | None) -> TrainResult:
+    def execute(self, checkpoint: Path | None, weights_from: Path | None) -> Rows[TrainResult]:
         """Train, and write into the status how it ended, whichever way it does."""
         if checkpoint is not None:
             self._progress = Progress.load(checkpoint)
-        self._tell_of_sudden_death()
-        status = StatusFile(self._folder.status, self._folder.name)
+        self._report_sudden_death()
+        status = self._status
         status.update(**progress_status(self._progress), **_job())
         try:
             with (
-                self._watch.last_resort(lambda: self._end_beside(status)),
+                self._watch.last_resort(self._end_beside),
                 self._engine(checkpoint, weights_from) as engine,
             ):
-                ending = self._ending = self._loop(engine, status, checkpoint)
+                ending = self._ending = yield from self._loop(engine, checkpoint)
         except Interrupted as error:
             shutil.rmtree(self._folder.journals, ignore_errors=True)
-            return self._close(status, Ending("stopped", str(error), error.interruption.exit_code))
+            return self._close(Ending("stopped", str(error), error.interruption.exit_code))
         except MusterError as error:
             reason = str(error).partition("\n")[0]
-            error.result = self._close(status, Ending("failed", reason, error.exit_code))
+            error.result = self._close(Ending("failed", reason, error.exit_code))
             raise
         except BaseException as error:
-            self._close(status, Ending("failed", f"{type(error).__name__}: {error}", 1))
+            self._close(Ending("failed", f"{type(error).__name__}: {error}", 1))
             raise
-        return self._close(status, ending)
+        return self._close(ending)
 
-    def _end_beside(self, status: StatusFile) -> None:
+    def _report_failure(self, failure: SimulatorFailure) -> None:
+        """Record a failure when it happens.
+
+        Raises:
+            SimulatorError: if there are too many by now.
+        """
+        self._progress.simulator_failures += 1
+        self._listener.failed(self._failures.add(failure), failure.traceback)
+        count, most = self._progress.simulator_failures, self._preparation.loaded.experiment.env.max_failures
+        if count > most and not self._is_closing:
+            often = f"{counted(count, 'time')}, more than env.max_failures = {most}"
+            raise simulator_error(f"the simulator failed {often}; the last time: {failure}", failure)
+
+    def _end_hung(self, call: Call, timeout: float) -> None:
+        """Save and end from another thread: a call of the simulator hangs in this process, and cannot be ended."""
+        if self._current_loop is not None:
+            self._current_loop.save_beside(self._watch)
+        reason = f"{too_long(call, timeout)}, and could not be interrupted"
+        for last in read_last_calls(self._folder.journals):
+            if last.call is not Call.NONE:
+                self._progress.simulator_failures += 1
+                self._listener.failed(self._failures.add(last.failure(reason, "")), "")
+        self._close(Ending("failed", reason, SimulatorError.exit_code))
+        self._listener.noticed(f"{reason}; {IN_ONE_PROCESS}")
+        end_process(call, timeout)
+
+    def _end_beside(self) -> None:
         """Save and end from another thread, since the run's own hangs."""
         interruption, ending = self._watch.pending(), self._ending
         if ending is None and interruption is not None:
@@ -187,33 +299,27 @@ class _Run:
                 self._current_loop.save_beside(self._watch)
             ending = Ending("stopped", interruption.reason, interruption.exit_code)
         if ending is not None:
-            self._close(status, ending)
+            self._close(ending)
 
-    def _tell_of_sudden_death(self) -> None:
+    def _report_sudden_death(self) -> None:
         """Say in which call of the simulator the process before this one ended, if it ended in one.
 
         That may have been the simulator, or a kill from outside, so it does not count as a failure.
         """
-        seed = self._preparation.loaded.experiment.seed
-        try:
-            last_words = read_last_words(self._folder.journals)
-        except (OSError, ValueError, TypeError, LookupError, OverflowError):
-            last_words = []
-            self._listener.noticed(f"{self._folder.journals}: damaged, and so of no use")
-        for said in last_words:
-            if said.call is not Call.NONE:
-                failure = failure_from(said, seed, SUDDEN_DEATH, "")
-                self._failures.add_all([failure], self._listener)
+        for last in read_last_calls(self._folder.journals):
+            if last.call is not Call.NONE:
+                failure = last.failure(SUDDEN_DEATH, "")
+                self._listener.failed(self._failures.add(failure), "")
         shutil.rmtree(self._folder.journals, ignore_errors=True)
 
-    def _loop(self, engine: Engine, status: StatusFile, checkpoint: Path | None) -> Ending:
+    def _loop(self, engine: Engine, checkpoint: Path | None) -> Rows[Ending]:
         preparation, plan = self._preparation, self._preparation.plan
         experiment = preparation.loaded.experiment
         if engine.episodes_restarted:
             self._events.add("episodes restarted", checkpoint=str(checkpoint))
             self._listener.noticed("the simulators' state was not saved: new episodes begin")
         start = RunStart(
-            self._folder.path,
+            self._shown.path,
             experiment,
             plan.num_workers,
             plan.num_simulators,
@@ -222,27 +328,50 @@ class _Run:
         )
         self._events.add("started", workers=plan.num_workers, iteration=self._progress.iteration)
         self._listener.started(start)
-        status.update(state="running")
+        self._status.update(state="running")
         self._current_loop = Loop(
-            experiment, preparation.simulator, engine, self._folder, self._progress, status, self._listener
+            experiment,
+            engine,
+            self._evaluator(),
+            self._report_failure,
+            self._folder,
+            self._progress,
+            self._status,
+            self._listener,
         )
-        return self._current_loop.run(self._watch)
+        return (yield from self._current_loop.rows(self._watch))
+
+    def _evaluator(self) -> Evaluator:
+        """Return what evaluates policies: in this process if simulators are stepped here, else apart from it."""
+        experiment = self._preparation.loaded.experiment
+        task = EvaluationTask(
+            self._preparation.simulator,
+            rules_of(experiment),
+            experiment.evaluation.episodes,
+            experiment.seed,
+        )
+        if self._preparation.plan.num_workers:
+            return lambda policy: evaluate_apart(policy, task, self._apart)
+        return lambda policy: evaluate_here(policy, task, self._supervision)
 
     @contextmanager
     def _engine(self, checkpoint: Path | None, weights_from: Path | None) -> Iterator[Engine]:
         plan = self._preparation.plan
         with _ray(plan.needs, show_worker_output=self._options.show_worker_output):
             with self._watch.nothing_to_save():
-                engine = plan.build(checkpoint, weights_from, self._watch.must_abandon)
+                engine = plan.build(checkpoint, weights_from, self._supervision)
             self._watch.listen()
             try:
                 yield engine
             finally:
-                self._failures.add_all(engine.close(), self._listener)
+                self._is_closing = True
+                with self._watch.closing():
+                    self._apart.close()
+                    engine.close()
 
-    def _close(self, status: StatusFile, ending: Ending) -> TrainResult:
+    def _close(self, ending: Ending) -> TrainResult:
         self._events.add(ending.state, reason=ending.reason, exit_code=ending.exit_code)
-        status.close(
+        self._status.close(
             state=ending.state,
             reason=ending.reason,
             exit_code=ending.exit_code,
@@ -250,13 +379,13 @@ class _Run:
         )
         latest = Checkpoints(self._folder.checkpoints).latest()
         return TrainResult(
-            run=str(self._folder.path),
+            run=str(self._shown.path),
             state=ending.state,
             reason=ending.reason,
             steps=self._progress.steps,
             iterations=self._progress.iteration,
             return_mean=self._progress.return_mean,
-            checkpoint=str(latest) if latest else None,
+            checkpoint=str(self._shown.checkpoints / latest.name) if latest else None,
             exit_code=ending.exit_code,
         )
 
@@ -291,50 +420,3 @@ def _load(
     if isinstance(experiment, Experiment):
         return load_object(experiment, given)
     return load_experiment(experiment, given)
-
-
-def _choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
-    """Return the folder of the run to make or to resume; one that has no name given is made at once.
-
-    Raises:
-        InputError: if a run of the given name exists and is not to be resumed.
-    """
-    directory = runs_dir(options.runs_dir)
-    if experiment.name is not None:
-        folder = RunFolder(directory / experiment.name)
-        if folder.exists() and not options.resume:
-            raise InputError(
-                f"{folder.path}: a run of that name exists\n"
-                "    use --resume to continue it, or another --name to start a new one"
-            )
-        return folder
-    base = default_name(experiment.env.id, experiment.algorithm.name)
-    name = newest_name(base, directory) if options.resume else None
-    return RunFolder(directory / name if name else claim_folder(base, directory))
-
-
-def _find_weights(options: TrainOptions, listener: Listener) -> Path | None:
-    if options.weights_from is None:
-        return None
-    directory = runs_dir(options.runs_dir)
-    folder, checkpoint = find_checkpoint(options.weights_from, "best", directory, listener.noticed)
-    require_own_run(folder, [checkpoint], f"--from {options.weights_from}", trust=options.trust)
-    return checkpoint
-
-
-def _make_folder(folder: RunFolder) -> None:
-    try:
-        folder.path.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
-        if not os.access(folder.path, os.W_OK):
-            raise PermissionError(None, "no permission", str(folder.path))
-    except (OSError, ValueError) as error:
-        raise unwritable(folder.path, error) from None
-
-
-def _require_unused(folder: RunFolder) -> None:
-    """Refuse to begin a run where another one has saved, or has begun since we looked."""
-    if folder.exists() or Checkpoints(folder.checkpoints).latest() is not None:
-        raise InputError(
-            f"{folder.path}: holds another run already\n"
-            "    use --resume to continue it, or another --name to start a new one"
-        )

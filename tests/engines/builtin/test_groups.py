@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from muster.engines.builtin.groups import EnvGroup, GroupSettings, Weights
-from muster.engines.builtin.modelling import ModelSettings
-from muster.engines.engine import SamplingAbandonedError
+from muster.engines.builtin.networks.model_settings import ModelSettings
+from muster.engines.builtin.sampling.fragments import Weights
+from muster.engines.builtin.sampling.groups import EnvGroup, GroupSettings
 from muster.errors import SimulatorError
-from muster.simulators.building import Simulator
 from muster.simulators.describing import describe_actions, describe_observations
 from muster.simulators.seeding import Stream, reset_seed
+from muster.simulators.simulator import Simulator
+from muster.stepping.building import build
+from muster.stepping.failures import SamplingAbandonedError, SimulatorFailure, Supervision
+from muster.stepping.many import SteppingSettings
 from tests import toys
 
 
 def settings_for(name: str, length: int = 20, module: str = "tests.toys", **config: Any) -> GroupSettings:
     simulator = Simulator(f"{module}:{name}", config)
-    env = simulator.build()
+    env = build(simulator)
     return GroupSettings(
-        simulator=simulator,
-        observations=describe_observations(env.observation_space),
-        actions=describe_actions(env.action_space),
-        num_envs=2,
+        SteppingSettings(
+            simulator=simulator,
+            observations=describe_observations(env.observation_space),
+            actions=describe_actions(env.action_space),
+            num_envs=2,
+            seed=0,
+        ),
         fragment_length=length,
-        seed=0,
         gamma=0.9,
         lambda_=0.5,
         model=ModelSettings((8,), "tanh"),
     )
 
 
-def group_and_weights(settings: GroupSettings, index: int = 0) -> tuple[EnvGroup, Weights]:
-    group = EnvGroup(settings, index, [0] * settings.num_envs)
+def ignore(failure: SimulatorFailure) -> None:
+    pass
+
+
+def group_and_weights(
+    settings: GroupSettings, index: int = 0, failures: list[SimulatorFailure] | None = None
+) -> tuple[EnvGroup, Weights]:
+    supervision = Supervision(ignore if failures is None else failures.append)
+    group = EnvGroup(settings, index, [0] * settings.stepping.num_envs, supervision)
     group.start()
     return group, Weights(settings.networks().initial(np.random.default_rng(0)), None, 1.0)
 
@@ -57,7 +70,7 @@ def test_a_group_goes_on_exactly_from_its_state() -> None:
     group.sample(weights)
     state = group.state()
     expected = [group.sample(weights), group.sample(weights)]
-    restored = EnvGroup(settings, 0, [0, 0])
+    restored = EnvGroup(settings, 0, [0, 0], Supervision(ignore))
     restored.restore(state)
     for fragment in expected:
         again = restored.sample(weights)
@@ -83,7 +96,7 @@ def test_process_wide_random_numbers_belong_to_the_group() -> None:
 @pytest.mark.parametrize("truncates", [False, True])
 def test_only_termination_ends_what_can_be_gained(truncates: bool) -> None:
     settings = settings_for("Guess", length=1, truncates=truncates)
-    settings.simulator.config["length"] = 1
+    settings.stepping.simulator.config["length"] = 1
     group, weights = group_and_weights(settings)
     networks = settings.networks()
     parts = networks.split(weights.parameters)
@@ -96,15 +109,15 @@ def test_only_termination_ends_what_can_be_gained(truncates: bool) -> None:
     if not truncates:
         np.testing.assert_allclose(bootstrap, 0, atol=1e-6)
         return
-    finals = [_final_observation(settings, i, int(fragment.actions[i, 0])) for i in range(settings.num_envs)]
+    finals = [_final_observation(settings, i, int(action)) for i, action in enumerate(fragment.actions[:, 0])]
     rows = np.eye(3, dtype=np.float32)[finals]
     np.testing.assert_allclose(bootstrap, 0.9 * networks.values(parts, rows), rtol=1e-5)
 
 
 def _final_observation(settings: GroupSettings, i: int, action: int) -> int:
     """Play the group's first step again, by hand."""
-    env = settings.simulator.build()
-    env.reset(seed=reset_seed(settings.seed, Stream.RESET, 0, i, 0))
+    env = build(settings.stepping.simulator)
+    env.reset(seed=reset_seed(settings.stepping.seed, Stream.RESET, 0, i, 0))
     return int(env.step(action)[0])
 
 
@@ -120,10 +133,12 @@ def _final_observation(settings: GroupSettings, i: int, action: int) -> int:
 def test_a_failure_drops_its_episode_and_the_rest_goes_on(how: str, message: str, choices: int) -> None:
     toys.Failing.built = -1  # the instance that tells the spaces
     settings = settings_for("Failing", how=how, at=15, every=2, choices=choices)
-    group, weights = group_and_weights(settings)
+    failures: list[SimulatorFailure] = []
+    group, weights = group_and_weights(settings, failures=failures)
     fragment = group.sample(weights)
-    assert [message in failure.error for failure in fragment.failures] == [True]
-    failure = fragment.failures[0]
+    assert [message in failure.error for failure in failures] == [True]
+    assert fragment.num_failures == 1
+    failure = failures[0]
     assert (failure.group, failure.env, failure.episode, failure.step) == (0, 1, 1, 4)
     assert "toys.py" in failure.traceback or how != "raise"
     assert fragment.steps == 40
@@ -147,10 +162,11 @@ def test_choices_among_many_are_sampled_as_columns_and_act_as_one_hot_rows_would
 
 def test_an_observation_that_is_not_finite_never_gets_out() -> None:
     settings = settings_for("Drifting", length=8)
-    group, weights = group_and_weights(settings)
+    failures: list[SimulatorFailure] = []
+    group, weights = group_and_weights(settings, failures=failures)
     fragment = group.sample(weights)
-    assert {failure.error for failure in fragment.failures} == {"ValueError: observation is not finite"}
-    assert len(fragment.failures) == 2
+    assert {failure.error for failure in failures} == {"ValueError: observation is not finite"}
+    assert len(failures) == 2
     assert len(fragment.observations) == 2 * 3
     assert np.isfinite(fragment.observations).all()
     assert np.isfinite(fragment.observation_moments.mean).all()
@@ -159,30 +175,32 @@ def test_an_observation_that_is_not_finite_never_gets_out() -> None:
 @pytest.mark.parametrize(("name", "config"), [("Failing", {"how": "raise", "at": 1}), ("BrokenConstructor", {})])
 def test_failing_again_and_again_ends_with_the_simulator_s_own_traceback(name: str, config: Any) -> None:
     base = settings_for("Guess")
-    settings = GroupSettings(**{**base.__dict__, "simulator": Simulator(f"tests.toys:{name}", config)})
-    group = EnvGroup(settings, 0, [0, 0])
+    stepping = replace(base.stepping, simulator=Simulator(f"tests.toys:{name}", config))
+    settings, failures = replace(base, stepping=stepping), list[SimulatorFailure]()
+    group = EnvGroup(settings, 0, [0, 0], Supervision(failures.append))
     weights = Weights(settings.networks().initial(np.random.default_rng(0)), None, 1.0)
     with pytest.raises(SimulatorError, match="3 times in a row") as caught:
         group.start()
         group.sample(weights)
     assert "toys.py" in str(caught.value)
-    assert caught.value.failures
+    assert len(failures) >= 3
 
 
 @pytest.mark.parametrize(("entries", "message"), [(4, "allows nothing"), (5, "has 5 entries; expected 4")])
 def test_a_mask_that_cannot_be_is_a_failure_of_the_simulator(entries: int, message: str) -> None:
     settings = settings_for("BadlyMasked", module="tests.puzzles", length=5, entries=entries)
-    group, weights = group_and_weights(settings)
+    failures: list[SimulatorFailure] = []
+    group, weights = group_and_weights(settings, failures=failures)
     fragment = group.sample(weights)
-    assert [message in failure.error for failure in fragment.failures] == [True, True]
-    assert fragment.failures[0].step == 2
+    assert [message in failure.error for failure in failures] == [True, True]
+    assert failures[0].step == 2
     assert len(fragment.actions) == 2 * 2
 
 
 def test_masks_reach_the_learner_and_are_heeded() -> None:
     group, weights = group_and_weights(settings_for("Masked", module="tests.puzzles", length=30))
     fragment = group.sample(weights)
-    assert not fragment.failures
+    assert not fragment.num_failures
     assert fragment.masks.shape == (60, 6)
     assert fragment.masks[np.arange(60), fragment.actions[:, 0]].all()
     assert 1 < fragment.masks.sum(axis=1).mean() < 4
@@ -191,9 +209,11 @@ def test_masks_reach_the_learner_and_are_heeded() -> None:
 
 
 def test_sampling_can_be_abandoned() -> None:
-    group, weights = group_and_weights(settings_for("Guess"))
+    settings = settings_for("Guess")
+    group = EnvGroup(settings, 0, [0, 0], Supervision(ignore, interrupted=lambda: True))
+    group.start()
     with pytest.raises(SamplingAbandonedError):
-        group.sample(weights, interrupted=lambda: True)
+        group.sample(Weights(settings.networks().initial(np.random.default_rng(0)), None, 1.0))
 
 
 def test_observations_are_copies() -> None:

@@ -10,17 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from muster.engines.builtin import ppo, trpo
-from muster.engines.builtin.actor_critic import ActorCritic
-from muster.engines.builtin.adam import Adam
-from muster.engines.builtin.advantages import advantages
-from muster.engines.builtin.batch import BLOCK, Batch
-from muster.engines.builtin.policy_gradients import gradients_of
-from muster.engines.builtin.trust_region import conjugate_gradient, line_search
+from muster.engines.builtin.learning import ppo, trpo
+from muster.engines.builtin.learning.adam import Adam
+from muster.engines.builtin.learning.batch import BLOCK, Batch
+from muster.engines.builtin.learning.policy_gradients import gradients_of
+from muster.engines.builtin.learning.ppo import PPO
+from muster.engines.builtin.learning.protocol import Algorithm, TrainState, ignore_progress
+from muster.engines.builtin.learning.trpo import TRPO
+from muster.engines.builtin.learning.trust_region import conjugate_gradient, line_search
+from muster.engines.builtin.networks.actor_critic import ActorCritic
+from muster.engines.builtin.sampling.advantages import advantages
 from muster.engines.moments import Moments
 from muster.errors import NonFiniteUpdateError
 from muster.experiment.schema import PPOSection, TRPOSection
-from muster.policies.distributions import Choices, Gaussian
+from muster.policies.distributions import Categorical, Gaussian
 
 STEPS = 64
 NOTHING_MASKED = np.zeros((STEPS, 0), bool)
@@ -106,7 +109,7 @@ def test_line_search_stays_if_nothing_improves() -> None:
     assert (point[0], fraction) == (0.0, 0.0)
 
 
-def networks_and_batch(distribution: Choices | Gaussian, seed: int = 0) -> tuple[ActorCritic, Any, Batch]:
+def networks_and_batch(distribution: Categorical | Gaussian, seed: int = 0) -> tuple[ActorCritic, Any, Batch]:
     networks = ActorCritic.create(4, distribution, [8], "tanh")
     rng = np.random.default_rng(seed)
     parameters = networks.initial(rng)
@@ -129,7 +132,7 @@ def torch_policy_loss(networks: ActorCritic, flat: torch.Tensor, batch: Batch, c
             hidden = torch.tanh(hidden)
     actions = torch.tensor(batch.actions)
     if isinstance(networks.distribution, Gaussian):
-        std = flat[start : start + networks.distribution.num_numbers].exp()
+        std = flat[start : start + networks.distribution.num_continuous].exp()
         log_probs = torch.distributions.Normal(hidden, std).log_prob(actions).sum(1)
     else:
         log_probs = torch.distributions.Categorical(logits=hidden).log_prob(actions[:, 0])
@@ -138,8 +141,8 @@ def torch_policy_loss(networks: ActorCritic, flat: torch.Tensor, batch: Batch, c
     return -torch.minimum(ratio * gains, ratio.clamp(1 - clip, 1 + clip) * gains).mean()
 
 
-@pytest.mark.parametrize("distribution", [Choices([5]), Gaussian(2)])
-def test_ppo_s_policy_gradient_agrees_with_autograd(distribution: Choices | Gaussian) -> None:
+@pytest.mark.parametrize("distribution", [Categorical([5]), Gaussian(2)])
+def test_ppo_s_policy_gradient_agrees_with_autograd(distribution: Categorical | Gaussian) -> None:
     networks, _, batch = networks_and_batch(distribution)
     moved = networks.initial(np.random.default_rng(9)) * 3
     settings = PPOSection(clip_param=0.1, vf_loss_coeff=0)
@@ -161,50 +164,48 @@ def test_ppo_s_policy_gradient_agrees_with_autograd(distribution: Choices | Gaus
     np.testing.assert_allclose(gradient, flat.grad.numpy(), rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("distribution", [Choices([5]), Choices([2, 3]), Gaussian(2)])
-def test_an_update_makes_good_actions_likelier(distribution: Choices | Gaussian) -> None:
+def updated(
+    algorithm: Algorithm, networks: ActorCritic, parameters: Any, batch: Batch
+) -> tuple[Any, dict[str, float | None]]:
+    """Return the parameters after one update from the first state, and its metrics."""
+    state = TrainState(parameters.copy(), algorithm.optimizer(networks), np.random.default_rng(0))
+    metrics = algorithm.update(networks, state, batch, 0.0, ignore_progress)
+    assert tuple(metrics) == algorithm.metrics
+    return state.parameters, metrics
+
+
+@pytest.mark.parametrize("distribution", [Categorical([5]), Categorical([2, 3]), Gaussian(2)])
+def test_an_update_makes_good_actions_likelier(distribution: Categorical | Gaussian) -> None:
     networks, parameters, batch = networks_and_batch(distribution)
-    optimizer = Adam.create(networks.num_parameters)
-    rng = np.random.default_rng(0)
-    before = parameters.copy()
-    ppo_after, _, _ = ppo.update(networks, parameters, optimizer, batch, PPOSection(), 3e-3, rng)
-    value_optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
-    trpo_after, _, figures = trpo.update(
-        networks, parameters, value_optimizer, batch, TRPOSection(name="TRPO"), rng
-    )
-    assert np.array_equal(parameters, before)
+    ppo_after, _ = updated(PPO(PPOSection(lr=3e-3)), networks, parameters, batch)
+    trpo_after, metrics = updated(TRPO(TRPOSection(name="TRPO")), networks, parameters, batch)
     for after in (ppo_after, trpo_after):
         outputs = networks.policy_outputs(networks.split(after), batch.observations)
         log_probs = distribution.log_prob(outputs, batch.actions)
         assert (np.exp(log_probs - batch.log_probs) * batch.normalised_advantages()).mean() > 0.01
-    assert figures["policy/kl"] is not None
-    assert 0 < figures["policy/kl"] <= 0.01
+    assert metrics["policy/kl"] is not None
+    assert 0 < metrics["policy/kl"] <= 0.01
 
 
 def test_an_action_counts_more_the_likelier_it_has_become_up_to_twice() -> None:
-    _, _, batch = networks_and_batch(Choices([5]))
+    _, _, batch = networks_and_batch(Categorical([5]))
     changes = np.log(np.resize([1.0, 0.5, 1.5, 7.0], STEPS)).astype(np.float32)
     corrected = batch.corrected_advantages(batch.log_probs + changes)
     expected = batch.normalised_advantages() * np.resize([1.0, 0.5, 1.5, 2.0], STEPS)
     np.testing.assert_allclose(corrected, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
-def test_what_another_policy_sampled_is_learned_by_its_weight(algorithm: str) -> None:
+@pytest.mark.parametrize(
+    "algorithm", [PPO(PPOSection(num_epochs=3, lr=3e-3)), TRPO(TRPOSection(name="TRPO"))], ids=["PPO", "TRPO"]
+)
+def test_what_another_policy_sampled_is_learned_by_its_weight(algorithm: Algorithm) -> None:
     """Half of the actions are 20 times likelier by now: beyond any clip around the policy that sampled them."""
     doubled = np.resize([False, True], STEPS)
     gains = []
     for seed in range(10):
-        networks, parameters, batch = networks_and_batch(Choices([5]), seed)
+        networks, parameters, batch = networks_and_batch(Categorical([5]), seed)
         sampled = batch.log_probs - np.log(np.where(doubled, 20.0, 1.0)).astype(np.float32)
-        stale = replace(batch, log_probs=sampled)
-        rng = np.random.default_rng(0)
-        if algorithm == "PPO":
-            optimizer = Adam.create(networks.num_parameters)
-            after, _, _ = ppo.update(networks, parameters, optimizer, stale, PPOSection(num_epochs=3), 3e-3, rng)
-        else:
-            optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
-            after, _, _ = trpo.update(networks, parameters, optimizer, stale, TRPOSection(name="TRPO"), rng)
+        after, _ = updated(algorithm, networks, parameters, replace(batch, log_probs=sampled))
         outputs = networks.policy_outputs(networks.split(after), batch.observations)
         change = networks.distribution.log_prob(outputs, batch.actions) - batch.log_probs
         gains.append(change * np.sign(batch.advantages))
@@ -229,39 +230,32 @@ def test_fisher_product_is_symmetric_and_matches_the_divergence() -> None:
     assert one @ product(one) == pytest.approx(2 * divergence / step**2, rel=1e-2)
 
 
-@pytest.mark.parametrize("distribution", [Choices([3, 2]), Gaussian(2)])
-def test_a_batch_of_several_blocks_is_as_good_as_one(distribution: Choices | Gaussian) -> None:
+@pytest.mark.parametrize("distribution", [Categorical([3, 2]), Gaussian(2)])
+def test_a_batch_of_several_blocks_is_as_good_as_one(distribution: Categorical | Gaussian) -> None:
     networks, parameters, batch = networks_and_batch(distribution)
     many = Batch(**{name: np.concatenate([column] * 40) for name, column in vars(batch).items()})
     assert 2 * BLOCK < len(many) < 3 * BLOCK
-    settings, rng = PPOSection(num_epochs=1, minibatch_size=STEPS), np.random.default_rng(0)
     ppo_metrics: list[Any] = []
     trpo_metrics: list[Any] = []
     trpo_steps = []
     for rows in (batch, many):
-        _, _, metrics = ppo.update(networks, parameters, Adam.create(len(parameters)), rows, settings, 1e-9, rng)
-        ppo_metrics.append([metrics[name] for name in ppo.METRICS if name != "learner/grad_norm"])
-        optimizer = Adam.create(networks.num_parameters - networks.num_policy_parameters)
-        after, _, metrics = trpo.update(networks, parameters, optimizer, rows, TRPOSection(name="TRPO"), rng)
-        trpo_metrics.append([metrics[name] for name in trpo.METRICS if name != "value/loss"])
+        algorithm = PPO(PPOSection(num_epochs=1, minibatch_size=STEPS, lr=1e-9))
+        _, metrics = updated(algorithm, networks, parameters, rows)
+        ppo_metrics.append([metrics[name] for name in metrics if name != "learner/grad_norm"])
+        after, metrics = updated(TRPO(TRPOSection(name="TRPO")), networks, parameters, rows)
+        trpo_metrics.append([metrics[name] for name in metrics if name != "value/loss"])
         trpo_steps.append(after[: networks.num_policy_parameters] - parameters[: networks.num_policy_parameters])
     np.testing.assert_allclose(ppo_metrics[1], ppo_metrics[0], rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(trpo_metrics[1], trpo_metrics[0], rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(trpo_steps[1], trpo_steps[0], rtol=0.05, atol=0.02 * np.abs(trpo_steps[0]).max())
 
 
-@pytest.mark.parametrize("algorithm", ["PPO", "TRPO"])
-def test_an_update_that_is_not_finite_is_refused(algorithm: str) -> None:
-    networks, parameters, batch = networks_and_batch(Choices([3]))
+@pytest.mark.parametrize("algorithm", [PPO(PPOSection()), TRPO(TRPOSection(name="TRPO"))], ids=["PPO", "TRPO"])
+def test_an_update_that_is_not_finite_is_refused(algorithm: Algorithm) -> None:
+    networks, parameters, batch = networks_and_batch(Categorical([3]))
     batch.advantages[3] = np.inf
-    rng = np.random.default_rng(0)
     with pytest.raises(NonFiniteUpdateError), np.errstate(invalid="ignore"):
-        if algorithm == "PPO":
-            optimizer = Adam.create(networks.num_parameters)
-            ppo.update(networks, parameters, optimizer, batch, PPOSection(), 1e-3, rng)
-        else:
-            optimizer = Adam.create(networks.value.num_parameters)
-            trpo.update(networks, parameters, optimizer, batch, TRPOSection(name="TRPO"), rng)
+        updated(algorithm, networks, parameters, batch)
 
 
 def test_value_clip_stops_values_that_moved_too_far() -> None:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from muster.engines.builtin import ray_collector
-from muster.engines.builtin.groups import Fragment, GroupSettings, Weights
-from muster.engines.builtin.ray_collector import RayCollector
-from muster.engines.builtin.workers import GroupStart
+from muster.engines.builtin.sampling import ray_collector
+from muster.engines.builtin.sampling.fragments import Fragment, Weights
+from muster.engines.builtin.sampling.groups import GroupSettings
+from muster.engines.builtin.sampling.ray_collector import RayCollector
+from muster.engines.builtin.sampling.workers import GroupStart
+from muster.stepping.failures import Supervision
 from tests.engines.builtin.test_groups import settings_for
 
 LEARN_SECONDS = 1.0
@@ -35,7 +37,8 @@ def is_sampled_with(fragment: Fragment, settings: GroupSettings, seed: int) -> b
 def collected(ray_with_four_cpus: None) -> Iterator[tuple[GroupSettings, RayCollector]]:
     """A collector after two batches, between which learning has taken much longer than sampling."""
     settings = settings_for("Guess")
-    collector = RayCollector(settings, [GroupStart(g, [0, 0]) for g in range(2)], 2, overlap=True)
+    starts = [GroupStart(g, [0, 0]) for g in range(2)]
+    collector = RayCollector(settings, starts, 2, overlap=True, supervision=Supervision(lambda _: None))
     collect(collector, settings, 0)
     time.sleep(LEARN_SECONDS)
     collect(collector, settings, 0)
@@ -44,7 +47,7 @@ def collected(ray_with_four_cpus: None) -> Iterator[tuple[GroupSettings, RayColl
 
 
 def collect(collector: RayCollector, settings: GroupSettings, seed: int) -> list[Fragment]:
-    return collector.collect(weights(settings, seed), lambda: False, lambda _: None).fragments
+    return collector.collect(weights(settings, seed)).fragments
 
 
 def test_the_next_batch_is_begun_late_with_what_is_learned_by_then(

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from muster.engines.builtin import ppo, trpo
-from muster.engines.builtin.actor_critic import ActorCritic
-from muster.engines.builtin.batch import Batch
-from muster.engines.builtin.exploration import StateDependentExploration
-from muster.engines.builtin.policy_gradients import gradients_of
+from muster.engines.builtin.learning import ppo, trpo
+from muster.engines.builtin.learning.batch import Batch
+from muster.engines.builtin.learning.policy_gradients import gradients_of
+from muster.engines.builtin.networks.actor_critic import ActorCritic
+from muster.engines.builtin.networks.exploration import StateDependentExploration
 from muster.experiment.schema import PPOSection
 from muster.policies import state_dependent
 from muster.policies.distributions import Gaussian

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from muster import load_policy, train
-from muster.engines.builtin.torch_networks import TorchNetworks
+from muster.engines.builtin.networks.torch_networks import TorchNetworks
 from muster.errors import ExperimentError, InputError
 from muster.policies.distributions import Mixed, distribution_for
 from muster.policies.torch_model import TorchModel
@@ -45,8 +45,8 @@ class NoValues(torch.nn.Module):
 def test_gradients_are_those_of_finite_differences() -> None:
     distribution = distribution_for(describe_actions(ByParts().action_space))
     assert isinstance(distribution, Mixed)
-    num_outputs = distribution.num_outputs - distribution.num_numbers
-    model = TorchModel(SHARED_NET, (3,), num_outputs, distribution.num_numbers, {"hidden": [8]})
+    num_outputs = distribution.num_outputs - distribution.num_continuous
+    model = TorchModel(SHARED_NET, (3,), num_outputs, distribution.num_continuous, {"hidden": [8]})
     networks = TorchNetworks(model, distribution, None)
     rng = np.random.default_rng(0)
     parameters = networks.initial(rng)

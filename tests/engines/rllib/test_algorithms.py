@@ -10,8 +10,10 @@ import pytest
 from muster import load_policy
 from muster.experiment import load_experiment
 from muster.runs.metrics import read_metrics
-from muster.simulators.building import Simulator
-from muster.training.evaluation import evaluate
+from muster.simulators.simulator import Simulator
+from muster.stepping.evaluation import EvaluationTask, evaluate_here
+from muster.stepping.failures import Supervision
+from muster.stepping.rules import Rules
 from tests.engines.rllib.runs import small
 
 _REPLAY: dict[str, Any] = {
@@ -63,7 +65,8 @@ def test_trains_resumes_and_acts(
     if algorithm == "SAC":
         assert float(rows[2]["policy/entropy_weight"]) < float(rows[1]["policy/entropy_weight"]) < 1
     policy = load_policy(tmp_path / "run")
-    assert evaluate(policy, Simulator(target, max_episode_steps=20), 2, seed=0).length_mean > 5
+    task = EvaluationTask(Simulator(target, max_episode_steps=20), Rules(), 2, seed=0)
+    assert evaluate_here(policy, task, Supervision(print)).length_mean > 5
     saved = load_experiment(tmp_path / "run" / "experiment.toml").experiment
     assert saved.algorithm.engine == "rllib"
 

@@ -17,13 +17,13 @@ import pytest
 
 from muster import load_policy, train
 from muster.engines.rllib import state
-from muster.engines.rllib.watching import THREAD_NAME
+from muster.engines.rllib.train_thread import THREAD_NAME
 from muster.errors import CheckpointError, ClusterError, NonFiniteUpdateError, SimulatorError
 from muster.runs.checkpoints import verify
 from muster.runs.files import read_json_lines
 from muster.runs.metrics import read_metrics
 from muster.training import TrainOptions
-from muster.training.listening import Silence
+from muster.training.listener import Silence
 from muster.training.progress import Progress
 from tests.engines.rllib.runs import SMALL, SMALL_PPO, small
 

@@ -71,7 +71,7 @@ def test_simulators_that_muster_could_not_look_after_are_refused(tmp_path: Path)
 
 
 def test_the_same_ppo_file_means_the_same_on_both_engines() -> None:
-    from muster.engines.rllib.configuring import Subject, make_model_config
+    from muster.engines.rllib.config import Subject, make_model_config
 
     experiment = load_experiment(str(ROOT / "examples" / "ratio" / "ratio.toml")).experiment
     table = experiment.as_table()
@@ -108,7 +108,7 @@ def test_a_class_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_without_the_extra_the_one_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setitem(sys.modules, "muster.engines.rllib.planning", None)
+    monkeypatch.setitem(sys.modules, "muster.engines.rllib.plan", None)
     with pytest.raises(InputError, match=r"pip install 'muster-rl\[rllib\]'"):
         small("CartPole-v1", tmp_path)
     monkeypatch.setitem(sys.modules, "muster.engines.rllib.policy", None)

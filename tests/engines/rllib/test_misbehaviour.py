@@ -6,18 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from gymnasium import spaces
 
-from muster.engines.rllib.spaces import action_row, action_space, decode_action
 from muster.errors import SimulatorError
 from muster.runs.metrics import read_metrics
-from muster.simulators.decoding import ActionDecoder
-from muster.simulators.describing import describe_actions
+from muster.stepping.replay import read_recorded, replay
 from muster.training import TrainResult
-from muster.training.listening import Silence
-from muster.training.replaying import read_recorded, replay
+from muster.training.listener import Silence
 from tests.engines.rllib.runs import small
 from tests.misbehaving import FAILS_AT
 
@@ -113,23 +108,3 @@ def test_every_simulator_has_an_index_of_its_own(tmp_path: Path, ray_with_four_c
     assert set(built) == {"0000", "0001", "0002", "0003", "0004"}
     assert (built["0000"], built["0001"], built["0003"]) == ("x", "x", "x")
     assert built["0004"] == "xx"
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        spaces.Discrete(3, start=-1),
-        spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])),
-        spaces.Box(-2, 3, (2, 2), np.float32),
-        spaces.Box(-np.inf, 3, (2,), np.float32),
-        spaces.Box(0, 9, (2,), np.int32),
-        spaces.Box(1, 1, (2,), np.float32),
-    ],
-)
-def test_rows_of_actions_repeat_them(space: spaces.Space[Any]) -> None:
-    description = describe_actions(space)
-    seen, decoder = action_space(description), ActionDecoder(description)
-    for _ in range(20):
-        action = seen.sample()
-        rows = np.array([action_row(description, action).tolist()])
-        np.testing.assert_array_equal(decoder.decode(rows)[0], decode_action(description, action))

@@ -11,12 +11,13 @@ import pytest
 from gymnasium import spaces
 
 from muster import load_policy
-from muster.engines.rllib.spaces import IMAGE_DIMENSIONS, ObservationCoder, action_space, decode_action
+from muster.engines.rllib.spaces import ObservationCoder, action_space, decode_action
 from muster.errors import ExperimentError
 from muster.experiment import load_experiment
 from muster.simulators.describing import describe_actions, describe_observations
-from muster.training.evaluation import evaluate
-from muster.training.preparation import simulator_of
+from muster.stepping.evaluation import EvaluationTask, evaluate_here
+from muster.stepping.failures import Supervision
+from muster.stepping.rules import Rules
 from tests.commands import RATIO
 from tests.engines.rllib.runs import small
 
@@ -35,7 +36,7 @@ def test_parts_are_encoded_one_after_another() -> None:
 
 
 def test_an_image_keeps_its_shape() -> None:
-    coder = ObservationCoder(describe_observations(spaces.Box(0, 255, (8, 6, 3), np.uint8), IMAGE_DIMENSIONS))
+    coder = ObservationCoder(describe_observations(spaces.Box(0, 255, (8, 6, 3), np.uint8), (3,)))
     image = coder.encode(np.full((8, 6, 3), 51, np.uint8))
     assert image.shape == (8, 6, 3)
     np.testing.assert_allclose(image, 0.2)
@@ -61,8 +62,9 @@ def test_rllib_s_actions_become_the_simulator_s(space: gymnasium.Space[Any]) -> 
 def test_trains_with_every_kind_of_observation(name: str, tmp_path: Path, ray_with_four_cpus: None) -> None:
     target = f"tests.toys:{name}"
     assert small(target, tmp_path).state == "finished"
-    simulator = simulator_of(load_experiment(target).experiment)
-    assert evaluate(load_policy(tmp_path / "run"), simulator, 2, seed=0).episodes == 2
+    simulator = load_experiment(target).experiment.simulator()
+    task = EvaluationTask(simulator, Rules(), 2, seed=0)
+    assert evaluate_here(load_policy(tmp_path / "run"), task, Supervision(print)).episodes == 2
 
 
 def test_multi_discrete_observations_and_evaluation_on_the_way(tmp_path: Path, ray_with_four_cpus: None) -> None:
@@ -76,3 +78,12 @@ def test_multi_discrete_observations_and_evaluation_on_the_way(tmp_path: Path, r
 def test_actions_that_an_algorithm_cannot_take_are_told(algorithm: str, target: str, tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match=rf"action space .*: {algorithm} acts with (Discrete|Box) only"):
         small(target, tmp_path, algorithm=algorithm)
+
+
+def test_images_with_channels_first_are_shown_with_channels_last() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 9, 8)).astype(np.uint8)
+    coder = ObservationCoder({"kind": "image", "shape": [4, 9, 8]})
+    encoded = coder.encode(pixels)
+    assert coder.space.shape == coder.shape == (9, 8, 4)
+    assert np.array_equal(encoded, np.moveaxis(pixels, 0, -1).astype(np.float32) / np.float32(255))
+    assert coder.space.contains(np.ascontiguousarray(encoded))

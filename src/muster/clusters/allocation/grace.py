@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from muster.clusters.allocation.model import Sourced
 
-GRACE_VARIABLE = "MUSTER_GRACE"
-"""Tells the command of a launch how many seconds it may take to end after a signal."""
 USUAL = Sourced(30.0, "default")
 SCHEDULERS = {
     "slurm": Sourced(30.0, "KillWait of Slurm, by default"),

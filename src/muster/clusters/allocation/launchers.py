@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from muster.clusters.allocation.model import Ranks, Sourced
 from muster.clusters.allocation.variables import Environment, number, text
+from muster.environment_variables import NUM_RANKS_VARIABLE, RANK_VARIABLE
 
 SRUN = "srun"
 FIRST_SPECIAL_SLURM_STEP = 0xFFFFFFF0
@@ -30,7 +31,7 @@ class Launcher:
 
 
 LAUNCHERS = (
-    Launcher("muster", "MUSTER_RANK", num_ranks=("MUSTER_NUM_RANKS",), host_index=("MUSTER_RANK",)),
+    Launcher("muster", RANK_VARIABLE, num_ranks=(NUM_RANKS_VARIABLE,), host_index=(RANK_VARIABLE,)),
     Launcher(
         "jsrun",
         "JSM_NAMESPACE_RANK",

@@ -7,19 +7,18 @@ import re
 from pathlib import Path
 
 from muster.clusters.allocation import cobalt, flux, lsf, pbs, sge, slurm
-from muster.clusters.allocation.grace import GRACE_VARIABLE, USUAL, grace_of, grace_of_command
+from muster.clusters.allocation.grace import USUAL, grace_of, grace_of_command
 from muster.clusters.allocation.host_lists import short_name
 from muster.clusters.allocation.launchers import find_ranks, lonely_world_doubt
 from muster.clusters.allocation.machine import gpu_mask, is_this_machine, this_machine
 from muster.clusters.allocation.model import Allocation, Grant, Host, Machine, Ranks, Sourced
-from muster.clusters.allocation.shares import share_of
+from muster.clusters.allocation.shares import own_share
 from muster.clusters.allocation.situation import Reader, Situation
 from muster.clusters.allocation.unscheduled import SSH, read_local, read_mpi, read_ssh
 from muster.clusters.allocation.variables import Environment, moment, number, seconds, text
+from muster.environment_variables import END_TIME_VARIABLE, GRACE_VARIABLE, LAUNCH_ID_VARIABLE
 from muster.errors import AllocationError
 
-END_TIME_VARIABLE = "MUSTER_END_TIME"
-LAUNCH_ID_VARIABLE = "MUSTER_LAUNCH_ID"
 TASK_VARIABLES = ("SLURM_NTASKS", "PBS_NP", "LSB_DJOB_NUMPROC", "NSLOTS")
 LAST_SCRATCH = "/tmp"
 
@@ -61,7 +60,7 @@ def read_allocation(
     hosts = list(grant.hosts.value)
     granted = hosts[index.value] if index else None
     if index and granted:
-        hosts[index.value] = share_of(granted, machine, gpu_mask(environ))
+        hosts[index.value] = own_share(granted, machine, gpu_mask(environ))
     return Allocation(
         scheduler=grant.scheduler,
         hosts=Sourced(tuple(hosts), grant.hosts.source),
@@ -110,7 +109,7 @@ def usable_grace() -> float:
 def _this_share() -> tuple[Host, Machine]:
     allocation = read_allocation(may_ask=False)
     machine = allocation.machine
-    return allocation.this_host or share_of(Host(machine.name), machine, gpu_mask=None), machine
+    return allocation.this_host or own_share(None, machine, gpu_mask=None), machine
 
 
 def _rank_by_host(environ: Environment, grant: Grant, machine: Machine) -> Ranks | None:

@@ -16,45 +16,47 @@ def least(values: Iterable[Sourced[Number] | None]) -> Sourced[Number] | None:
     return min((value for value in values if value is not None), key=lambda value: value.value, default=None)
 
 
-def cpus_of_host(
-    masks: Sequence[frozenset[int]], scheduler_cpus: Sourced[int] | None, cgroup_cpus: Sourced[int] | None
-) -> Sourced[int] | None:
-    """Return a host's CPUs: the least of what its scheduler, its cgroup and its ranks' masks together allow.
+def share_of(
+    granted: Host | None,
+    machine: Machine,
+    cpu_masks: Sequence[frozenset[int]],
+    gpu_masks: Sequence[Sourced[tuple[str, ...]]],
+) -> Host:
+    """Return our share of this host: the least of what its scheduler, cgroup, ranks' masks and machine allow.
 
-    Launchers pin each rank to CPUs of its own, so that only the union of the masks of all ranks on the host is
-    the host's share. Returns None if nothing is known.
+    Launchers pin each rank to CPUs and GPUs of its own, so that only the union of all ranks' masks is the
+    host's share. The machine's GPUs count only where neither scheduler nor masks say anything.
     """
+    granted = granted or Host(machine.name)
+    memory = None if machine.memory is None else Sourced(machine.memory, "this machine")
+    cpus = [granted.cpus, machine.cgroup_cpus, _union_of_cpus(cpu_masks), Sourced(machine.cpus, "this machine")]
+    return replace(
+        granted,
+        cpus=least(cpus),
+        gpus=least([granted.gpus, _union_of_gpus(gpu_masks)]) or Sourced(machine.gpus, "this machine"),
+        memory=least([granted.memory, machine.cgroup_memory, memory]),
+    )
+
+
+def own_share(granted: Host | None, machine: Machine, gpu_mask: Sourced[tuple[str, ...]] | None) -> Host:
+    """Return this process's share of its host, as far as this process alone can tell."""
+    cpu_masks = [] if machine.affinity is None else [machine.affinity]
+    return share_of(granted, machine, cpu_masks, [gpu_mask] if gpu_mask else [])
+
+
+def most_cpus(granted: Host | None, machine: Machine) -> int:
+    """Return how many CPUs of this host its ranks may have together, before all of them are known."""
+    return granted.cpus.value if granted and granted.cpus else machine.cpus
+
+
+def _union_of_cpus(masks: Sequence[frozenset[int]]) -> Sourced[int] | None:
     union = frozenset[int]().union(*masks)
     source = "the affinity mask" if len(masks) == 1 else f"the affinity masks of {len(masks)} ranks"
-    allowed = Sourced(len(union), source) if union else None
-    return least([scheduler_cpus, cgroup_cpus, allowed])
+    return Sourced(len(union), source) if union else None
 
 
-def gpus_of_host(
-    masks: Sequence[Sourced[tuple[str, ...]]], scheduler_gpus: Sourced[int] | None, machine_gpus: int
-) -> Sourced[int]:
-    """Return a host's GPUs: the least of what its scheduler and its ranks' masks together allow.
-
-    What the machine has counts only where neither says anything.
-    """
-    allowed = None
-    if masks:
-        allowed = Sourced(len({device for mask in masks for device in mask.value}), masks[0].source)
-    return least([scheduler_gpus, allowed]) or Sourced(machine_gpus, "this machine")
-
-
-def share_of(granted: Host, machine: Machine, gpu_mask: Sourced[tuple[str, ...]] | None) -> Host:
-    """Return this process's share of its host, as far as this process alone can tell."""
-    masks = [] if machine.affinity is None else [machine.affinity]
-    cpus = cpus_of_host(masks, granted.cpus, machine.cgroup_cpus)
-    memory = None if machine.memory is None else Sourced(machine.memory, "this machine")
-    return Host(
-        granted.name,
-        least([cpus, Sourced(machine.cpus, "this machine")]),
-        gpus_of_host([gpu_mask] if gpu_mask else [], granted.gpus, machine.gpus),
-        least([granted.memory, machine.cgroup_memory, memory]),
-        granted.user,
-    )
+def _union_of_gpus(masks: Sequence[Sourced[tuple[str, ...]]]) -> Sourced[int] | None:
+    return Sourced(len({device for mask in masks for device in mask.value}), masks[0].source) if masks else None
 
 
 def narrowed(own: Host | None, told: Host | None) -> Host | None:

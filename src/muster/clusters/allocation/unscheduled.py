@@ -6,8 +6,8 @@ from muster.clusters.allocation.host_lists import expand_host_list
 from muster.clusters.allocation.model import Grant, Sourced
 from muster.clusters.allocation.situation import Situation, hosts_named
 from muster.clusters.allocation.variables import text
+from muster.environment_variables import HOSTS_VARIABLE
 
-HOSTS_VARIABLE = "MUSTER_HOSTS"
 SSH = "ssh"
 
 

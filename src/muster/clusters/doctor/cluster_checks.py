@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.clusters.allocation.host_lists import short_name
-from muster.clusters.doctor.findings import Finding, problem, warning, well
-from muster.clusters.doctor.ranks import Card
+from muster.clusters.doctor.findings import HostFinding, problem, warning, well
+from muster.clusters.doctor.ranks import ExaminedRank
+from muster.environment_variables import RUNS_DIR_VARIABLE
 
 PRESENCE, SHARED, VERSIONS, CLOCK = "presence", "shared folder", "versions", "clock"
 NAMES, REACHABILITY = "names", "reachability"
@@ -34,7 +35,7 @@ class ClockReading:
         return min(0.0, self.answered - self.asked)
 
 
-def check_versions(cards: Iterable[Card]) -> dict[str, Finding]:
+def check_versions(cards: Iterable[ExaminedRank]) -> dict[str, HostFinding]:
     """Compare each host's versions with those of rank 0's host."""
     ordered = sorted(cards, key=lambda card: card.rank)
     first, findings = ordered[0], {}
@@ -53,7 +54,7 @@ def check_versions(cards: Iterable[Card]) -> dict[str, Finding]:
     return findings
 
 
-def check_clock(reading: ClockReading) -> Finding:
+def check_clock(reading: ClockReading) -> HostFinding:
     """Judge a host's clock against rank 0's."""
     seconds = abs(reading.skew)
     if seconds < WARN_SKEW_SECONDS:
@@ -68,8 +69,8 @@ def check_clock(reading: ClockReading) -> Finding:
 
 
 def check_presence(
-    hosts: Iterable[str], num_ranks: int, cards: Iterable[Card], folder: Path, seconds: float
-) -> dict[str, Finding]:
+    hosts: Iterable[str], num_ranks: int, cards: Iterable[ExaminedRank], folder: Path, seconds: float
+) -> dict[str, HostFinding]:
     """Name the hosts that never came, or the ranks where the launcher names no hosts."""
     cards = list(cards)
     came = {short_name(card.host) for card in cards}
@@ -83,12 +84,12 @@ def check_presence(
     )
     remedy = (
         "start one rank on every host (srun --ntasks-per-node=1 muster doctor), with --runs-dir or "
-        "MUSTER_RUNS_DIR on a file system that all hosts share, and not in /tmp"
+        f"{RUNS_DIR_VARIABLE} on a file system that all hosts share, and not in /tmp"
     )
     return {name: problem(PRESENCE, message, remedy) for name in missing}
 
 
-def check_names(own: str, others: Iterable[str]) -> list[Finding]:
+def check_names(own: str, others: Iterable[str]) -> list[HostFinding]:
     """Look whether the hosts' names lead to addresses, and this host's own to one that others can use."""
     findings = []
     address = _resolve(own)
@@ -111,7 +112,7 @@ def check_names(own: str, others: Iterable[str]) -> list[Finding]:
     return findings or [well(NAMES, "every host's name has an address")]
 
 
-def check_reachability(unreachable: Mapping[str, str]) -> Finding:
+def check_reachability(unreachable: Mapping[str, str]) -> HostFinding:
     """Judge which hosts this one could not connect to, each with its reason."""
     if not unreachable:
         return well(REACHABILITY, "reaches all other hosts")

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from muster.clusters.doctor.findings import Finding, problem, warning, well
+from muster.clusters.doctor.findings import HostFinding, problem, warning, well
 from muster.clusters.local import ADDRESS_VARIABLE
+from muster.environment_variables import LAUNCH_CPUS_VARIABLE
 
 LEAST_OPEN_FILES, GOOD_OPEN_FILES = 1024, 8192
 PROCESSES_PER_HOST, PROCESSES_PER_CPU = 256, 64
@@ -17,10 +18,9 @@ PROCESSES_PER_HOST, PROCESSES_PER_CPU = 256, 64
 UNLIMITED = -1
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 _RAY_PROGRAMS = {"raylet", "gcs_server"}
-_LAUNCHED = "MUSTER_LAUNCH_CPUS"
 
 
-def check_preload(environ: Mapping[str, str]) -> Finding:
+def check_preload(environ: Mapping[str, str]) -> HostFinding:
     """Look for a library that is loaded into every process."""
     if not (preloaded := environ.get("LD_PRELOAD", "").strip()):
         return well("LD_PRELOAD", "not set")
@@ -31,7 +31,7 @@ def check_preload(environ: Mapping[str, str]) -> Finding:
     )
 
 
-def check_proxies(environ: Mapping[str, str], hosts: Sequence[str]) -> Finding:
+def check_proxies(environ: Mapping[str, str], hosts: Sequence[str]) -> HostFinding:
     """Look for a proxy that connections between the hosts would be sent to."""
     lowered = {name.lower(): value for name, value in environ.items()}
     proxies = [name for name in _PROXIES if lowered.get(name)]
@@ -49,12 +49,12 @@ def check_proxies(environ: Mapping[str, str], hosts: Sequence[str]) -> Finding:
     )
 
 
-def check_ray_address(environ: Mapping[str, str]) -> Finding:
+def check_ray_address(environ: Mapping[str, str]) -> HostFinding:
     """Look for the address of a Ray that is not this allocation's."""
     address = environ.get(ADDRESS_VARIABLE)
     if not address:
         return well(ADDRESS_VARIABLE, "not set")
-    if environ.get(_LAUNCHED):
+    if environ.get(LAUNCH_CPUS_VARIABLE):
         return well(ADDRESS_VARIABLE, "set by muster launch")
     return warning(
         ADDRESS_VARIABLE,
@@ -63,7 +63,7 @@ def check_ray_address(environ: Mapping[str, str]) -> Finding:
     )
 
 
-def check_open_files(limit: int) -> Finding:
+def check_open_files(limit: int) -> HostFinding:
     """Judge the hard limit, for Ray raises the soft one to it."""
     if limit == UNLIMITED or limit >= GOOD_OPEN_FILES:
         return well("open files", "the limit is high enough")
@@ -75,7 +75,7 @@ def check_open_files(limit: int) -> Finding:
     return problem("open files", f"{found}: Ray needs {LEAST_OPEN_FILES} at least", remedy)
 
 
-def check_processes(limit: int, num_cpus: int) -> Finding:
+def check_processes(limit: int, num_cpus: int) -> HostFinding:
     """Judge how many processes and threads this user may have."""
     needed = PROCESSES_PER_HOST + PROCESSES_PER_CPU * num_cpus
     if limit == UNLIMITED or limit >= needed:
@@ -88,7 +88,7 @@ def check_processes(limit: int, num_cpus: int) -> Finding:
     )
 
 
-def check_other_rays(proc: Path = Path("/proc"), folder: Path = Path("/tmp/ray")) -> list[Finding]:
+def check_other_rays(proc: Path = Path("/proc"), folder: Path = Path("/tmp/ray")) -> list[HostFinding]:
     """Look for Rays that run on this host already, and for a folder of another user's."""
     findings = []
     if others := _ray_processes(proc):

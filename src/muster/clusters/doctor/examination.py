@@ -18,13 +18,14 @@ from muster.clusters.doctor.cluster_checks import (
     check_presence,
     check_versions,
 )
-from muster.clusters.doctor.findings import Finding, explained_problem, problem, warning, well
+from muster.clusters.doctor.doctor_options import DoctorOptions
+from muster.clusters.doctor.findings import HostFinding, explained_problem, problem, warning, well
 from muster.clusters.doctor.folder_board import FolderBoard
 from muster.clusters.doctor.host_examination import examine_host, opened_door
-from muster.clusters.doctor.options import DoctorOptions
-from muster.clusters.doctor.ranks import Card, Doorplate, own_versions, speakers
+from muster.clusters.doctor.ranks import Doorplate, ExaminedRank, Topic, own_versions, speakers
 from muster.clusters.doctor.report import Report, make_report
 from muster.clusters.waiting import wait_for
+from muster.environment_variables import RUNS_DIR_VARIABLE
 from muster.errors import ClusterError
 from muster.simulators.verdict import Verdict
 
@@ -35,11 +36,9 @@ EXTRA_SECONDS = 15.0
 
 
 class Examination:
-    """One rank's part in an examination.
+    """One rank's part in an examination: `Topic` lists what is said, in which order.
 
-    The meeting's files, in the order in which they come: `card-N` of each rank; `question` of rank 0 when all are
-    here or the time is over; `answer-N` of one rank a host, with its time and where it answers the others; `doors`
-    of rank 0, all these places; `report-N`, what was found on a host. Then rank 0 removes the folder.
+    Rank 0 removes the folder when it has all.
     """
 
     def __init__(self, allocation: Allocation, options: DoctorOptions, name: str) -> None:
@@ -48,7 +47,7 @@ class Examination:
         self._options = options
         self._rank = ranks.rank.value if ranks else 0
         self._num_ranks = _expected_ranks(allocation)
-        self._card = Card(
+        self._card = ExaminedRank(
             rank=self._rank,
             host=socket.gethostname(),
             examines=ranks is None or ranks.local_rank is None or ranks.local_rank.value == 0,
@@ -76,28 +75,29 @@ class Examination:
     def _come(self) -> None:
         self._meeting.open()
         try:
-            self._meeting.put(f"card-{self._rank}", asdict(self._card))
+            self._meeting.put(Topic.CARD, asdict(self._card), self._rank)
         except OSError as error:
             raise ClusterError(
                 f"{self._meeting.path}: cannot be written to: {error.strerror}\n"
-                "    choose a folder that all hosts share and you can write to: --runs-dir or MUSTER_RUNS_DIR"
+                "    choose a folder that all hosts share and you can write to: "
+                f"--runs-dir or {RUNS_DIR_VARIABLE}"
             ) from None
 
     def _lead(self) -> Report:
         """Be rank 0: wait for all, ask for the time, examine this host, gather what the others found."""
         timeout = self._options.timeout
-        wait_for(lambda: len(self._meeting.names("card-")) >= self._num_ranks or None, timeout)
+        wait_for(lambda: len(self._meeting.ranks(Topic.CARD)) >= self._num_ranks or None, timeout)
         cards = self._cards()
         others = [card for card in speakers(cards).values() if card.rank != 0]
         with opened_door(self._allocation, self._options) as (plate, findings):
             answers = self._ask(others)
             plates = [plate, *(answer.plate for answer in answers.values())]
-            self._meeting.put("doors", [asdict(plate) for plate in plates])
+            self._meeting.put(Topic.DOORS, [asdict(plate) for plate in plates])
             found = {self._card.host: [*self._examine(cards, plates), *findings]}
-            awaited = {str(card.rank) for card in others}
-            wait_for(lambda: self._meeting.names("report-") >= awaited or None, timeout + EXTRA_SECONDS)
+            awaited = {card.rank for card in others}
+            wait_for(lambda: self._meeting.ranks(Topic.REPORT) >= awaited or None, timeout + EXTRA_SECONDS)
         for card in others:
-            found[card.host] = _read_findings(self._meeting.get(f"report-{card.rank}"))
+            found[card.host] = _read_findings(self._meeting.get(Topic.REPORT, card.rank))
         for host, answer in answers.items():
             found[host].append(check_clock(answer.clock))
         return make_report(self._with_comparisons(found, cards))
@@ -114,24 +114,24 @@ class Examination:
             return
         # Rank 0 removes the folder when it has all, or no more patience.
         with opened_door(self._allocation, self._options) as (plate, findings), suppress(FileNotFoundError):
-            self._meeting.put(f"answer-{self._rank}", {"time": time.time(), "plate": asdict(plate)})
-            doors = wait_for(lambda: self._meeting.get("doors"), ANSWER_SECONDS + EXTRA_SECONDS) or []
+            self._meeting.put(Topic.ANSWER, {"time": time.time(), "plate": asdict(plate)}, self._rank)
+            doors = wait_for(lambda: self._meeting.get(Topic.DOORS), ANSWER_SECONDS + EXTRA_SECONDS) or []
             findings = [*self._examine(cards, [Doorplate(**door) for door in doors]), *findings]
-            self._meeting.put(f"report-{self._rank}", [asdict(finding) for finding in findings])
+            self._meeting.put(Topic.REPORT, [asdict(finding) for finding in findings], self._rank)
             wait_for(lambda: not self._meeting.is_open() or None, patience)
 
     def _is_asked(self) -> bool:
-        return self._meeting.get("question") is not None
+        return self._meeting.get(Topic.QUESTION) is not None
 
-    def _ask(self, cards: list[Card]) -> dict[str, _Answer]:
+    def _ask(self, cards: list[ExaminedRank]) -> dict[str, _Answer]:
         """Ask the other hosts for their time, and note when each answer comes by this host's clock."""
         answers: dict[str, _Answer] = {}
         asked = time.time()
-        self._meeting.put("question", asked)
+        self._meeting.put(Topic.QUESTION, asked)
 
         def look() -> bool | None:
             for card in cards:
-                said = None if card.host in answers else self._meeting.get(f"answer-{card.rank}")
+                said = None if card.host in answers else self._meeting.get(Topic.ANSWER, card.rank)
                 if said is not None:
                     clock = ClockReading(asked, said["time"], time.time())
                     answers[card.host] = _Answer(clock, Doorplate(**said["plate"]))
@@ -140,7 +140,7 @@ class Examination:
         wait_for(look, ANSWER_SECONDS)
         return answers
 
-    def _examine(self, cards: list[Card], plates: list[Doorplate]) -> list[Finding]:
+    def _examine(self, cards: list[ExaminedRank], plates: list[Doorplate]) -> list[HostFinding]:
         shared = well(SHARED, f"{self._options.records}: writable" + (", seen by all" if len(cards) > 1 else ""))
         return [shared, *examine_host(self._allocation, self._options, cards, plates)]
 
@@ -150,7 +150,9 @@ class Examination:
             findings += examine_host(self._allocation, self._options, [self._card], [])
         return make_report({self._card.host: [explained_problem(SHARED, error), *findings]})
 
-    def _with_comparisons(self, found: dict[str, list[Finding]], cards: list[Card]) -> Mapping[str, list[Finding]]:
+    def _with_comparisons(
+        self, found: dict[str, list[HostFinding]], cards: list[ExaminedRank]
+    ) -> Mapping[str, list[HostFinding]]:
         for host, finding in check_versions(cards).items():
             found.setdefault(host, []).append(finding)
         hosts = [host.name for host in self._allocation.hosts.value]
@@ -160,9 +162,9 @@ class Examination:
         missing = check_presence(hosts, self._num_ranks, cards, self._meeting.path.parent, self._options.timeout)
         return found | {name: [finding] for name, finding in missing.items()}
 
-    def _cards(self) -> list[Card]:
-        values = [self._meeting.get(f"card-{rank}") for rank in self._meeting.names("card-")]
-        return [Card(**value) for value in values if value is not None]
+    def _cards(self) -> list[ExaminedRank]:
+        values = [self._meeting.get(Topic.CARD, rank) for rank in self._meeting.ranks(Topic.CARD)]
+        return [ExaminedRank(**value) for value in values if value is not None]
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def _expected_ranks(allocation: Allocation) -> int:
     return len(allocation.hosts.value)
 
 
-def _others_not_examined(num_hosts: int) -> Finding:
+def _others_not_examined(num_hosts: int) -> HostFinding:
     return warning(
         PRESENCE,
         f"only this one of {num_hosts} hosts was examined, for nothing started the others",
@@ -189,8 +191,8 @@ def _others_not_examined(num_hosts: int) -> Finding:
     )
 
 
-def _read_findings(written: list[dict[str, Any]] | None) -> list[Finding]:
+def _read_findings(written: list[dict[str, Any]] | None) -> list[HostFinding]:
     if written is None:
         message = "came, but did not finish its checks"
         return [problem(PRESENCE, message, "--timeout waits longer; else look on this host what hangs there")]
-    return [Finding(**{**finding, "verdict": Verdict(finding["verdict"])}) for finding in written]
+    return [HostFinding(**{**finding, "verdict": Verdict(finding["verdict"])}) for finding in written]

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from muster.clusters.doctor.ranks import Topic
+from muster.environment_variables import RUNS_DIR_VARIABLE
 from muster.errors import ClusterError
 from muster.runs.files import write_text
 
@@ -30,27 +32,33 @@ class FolderBoard:
         except OSError as error:
             raise ClusterError(
                 f"{self.path}: the ranks cannot meet there: {error.strerror}\n"
-                "    choose a folder that all hosts share and you can write to: --runs-dir or MUSTER_RUNS_DIR"
+                "    choose a folder that all hosts share and you can write to: "
+                f"--runs-dir or {RUNS_DIR_VARIABLE}"
             ) from None
         return self
 
-    def put(self, name: str, value: Any) -> None:
-        write_text(self.path / f"{name}.json", json.dumps(value), durable=False, private=True)
+    def put(self, topic: Topic, value: Any, rank: int | None = None) -> None:
+        write_text(self._file(topic, rank), json.dumps(value), durable=False, private=True)
 
-    def get(self, name: str) -> Any | None:
+    def get(self, topic: Topic, rank: int | None = None) -> Any | None:
         try:
-            return json.loads((self.path / f"{name}.json").read_text(encoding="utf-8"))
+            return json.loads(self._file(topic, rank).read_text(encoding="utf-8"))
         except (FileNotFoundError, json.JSONDecodeError):
             return None
 
-    def names(self, prefix: str) -> set[str]:
-        return {path.stem.removeprefix(prefix) for path in refreshed(self.path).glob(f"{prefix}*.json")}
+    def ranks(self, topic: Topic) -> set[int]:
+        """Return the ranks that have written of a topic."""
+        found = (path.stem.removeprefix(f"{topic}-") for path in refreshed(self.path).glob(f"{topic}-*.json"))
+        return {int(rank) for rank in found if rank.isdecimal()}
 
     def is_open(self) -> bool:
         return refreshed(self.path).is_dir()
 
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _file(self, topic: Topic, rank: int | None) -> Path:
+        return self.path / (f"{topic}.json" if rank is None else f"{topic}-{rank}.json")
 
 
 def refreshed(folder: Path) -> Path:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from muster.clusters.allocation.model import Sourced
-from muster.clusters.doctor.findings import Finding, problem, warning, well
+from muster.clusters.doctor.findings import HostFinding, problem, warning, well
 from muster.clusters.mounts import NETWORK_TYPES, mount_type
 
 TEMPORARY, SHARED_MEMORY = "temporary folder", "/dev/shm"
@@ -21,7 +21,7 @@ LEAST_SPACE, GOOD_SPACE = 100 * MIB, 2 * GIB
 GOOD_SHARED_MEMORY = GIB
 
 
-def check_temporary_folder(folder: Sourced[str], mounts: str, fallback: Path = FALLBACK) -> list[Finding]:
+def check_temporary_folder(folder: Sourced[str], mounts: str, fallback: Path = FALLBACK) -> list[HostFinding]:
     """Look whether Ray's sockets and logs can be in the folder, or in the one that is taken instead."""
     findings = []
     path = Path(folder.value)
@@ -39,7 +39,7 @@ def check_temporary_folder(folder: Sourced[str], mounts: str, fallback: Path = F
     return findings + (_check_kind(path, mounts) or [well(TEMPORARY, "on this host, writable, with space enough")])
 
 
-def check_shared_memory(folder: Path = Path(SHARED_MEMORY)) -> Finding:
+def check_shared_memory(folder: Path = Path(SHARED_MEMORY)) -> HostFinding:
     """Look whether Ray's shared objects have room in memory."""
     try:
         status = os.statvfs(folder)
@@ -55,7 +55,7 @@ def check_shared_memory(folder: Path = Path(SHARED_MEMORY)) -> Finding:
     )
 
 
-def _check_kind(path: Path, mounts: str) -> list[Finding]:
+def _check_kind(path: Path, mounts: str) -> list[HostFinding]:
     kind = mount_type(path.resolve(), mounts)
     if kind in NETWORK_TYPES:
         return [
@@ -74,7 +74,7 @@ def _check_kind(path: Path, mounts: str) -> list[Finding]:
     return _check_space(path)
 
 
-def _check_space(path: Path) -> list[Finding]:
+def _check_space(path: Path) -> list[HostFinding]:
     status = os.statvfs(path)
     free = status.f_bavail * status.f_frsize
     if free >= GOOD_SPACE:

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from muster.clusters.allocation.model import Allocation
+from muster.clusters.allocation.shares import most_cpus, share_of
 from muster.clusters.doctor.cluster_checks import (
     REACHABILITY,
     check_names,
     check_reachability,
 )
+from muster.clusters.doctor.doctor_options import DoctorOptions
 from muster.clusters.doctor.door import Door, knock_at_all
 from muster.clusters.doctor.environment_checks import (
     check_open_files,
@@ -23,10 +25,9 @@ from muster.clusters.doctor.environment_checks import (
     check_proxies,
     check_ray_address,
 )
-from muster.clusters.doctor.findings import Finding, explained_problem, well
+from muster.clusters.doctor.findings import HostFinding, explained_problem, well
 from muster.clusters.doctor.folder_checks import check_shared_memory, check_temporary_folder
-from muster.clusters.doctor.options import DoctorOptions
-from muster.clusters.doctor.ranks import Card, Doorplate
+from muster.clusters.doctor.ranks import Doorplate, ExaminedRank
 from muster.clusters.doctor.share_checks import check_cpus, check_doubts, check_memory
 from muster.clusters.doctor.simulator_check import check_simulator
 from muster.clusters.launching.addresses import own_address
@@ -38,13 +39,11 @@ PORTS = "ports"
 
 
 @contextmanager
-def opened_door(allocation: Allocation, options: DoctorOptions) -> Iterator[tuple[Doorplate, list[Finding]]]:
+def opened_door(allocation: Allocation, options: DoctorOptions) -> Iterator[tuple[Doorplate, list[HostFinding]]]:
     """Answer the other hosts on a port that a launch could have; also return what was found on the way there."""
     findings = []
     try:
-        own = allocation.this_host
-        num_cpus = own.cpus.value if own and own.cpus else allocation.machine.cpus
-        block = take_ports(num_cpus, options.port_range)
+        block = take_ports(most_cpus(allocation.granted, allocation.machine), options.port_range)
         findings.append(well(PORTS, "a block of free ports"))
     except ClusterError as error:
         block = None
@@ -67,8 +66,8 @@ def opened_door(allocation: Allocation, options: DoctorOptions) -> Iterator[tupl
 
 
 def examine_host(
-    allocation: Allocation, options: DoctorOptions, cards: Iterable[Card], plates: Iterable[Doorplate]
-) -> list[Finding]:
+    allocation: Allocation, options: DoctorOptions, cards: Iterable[ExaminedRank], plates: Iterable[Doorplate]
+) -> list[HostFinding]:
     """Run every check of this host, given the cards of all ranks that came and where their hosts answer."""
     own_name = socket.gethostname()
     plates = list(plates)
@@ -76,15 +75,16 @@ def examine_host(
     addresses = [plate.address for plate in plates if plate.address is not None]
     machine, granted = allocation.machine, allocation.granted
     masks = [frozenset(card.affinity) for card in cards if card.host == own_name and card.affinity]
-    num_cpus = len(frozenset[int]().union(*masks)) or machine.cpus
+    share = share_of(granted, machine, masks, [])
+    assert share.cpus is not None
     findings = [
         *check_doubts(allocation),
-        check_cpus(machine, granted.cpus if granted else None, masks),
-        check_memory(machine, granted.memory if granted else None),
+        check_cpus(machine, granted.cpus if granted else None, share.cpus, masks),
+        check_memory(share.memory),
         *check_temporary_folder(allocation.scratch, read_mounts()),
         check_shared_memory(),
         check_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
-        check_processes(resource.getrlimit(resource.RLIMIT_NPROC)[0], num_cpus),
+        check_processes(resource.getrlimit(resource.RLIMIT_NPROC)[0], share.cpus.value),
         check_preload(os.environ),
         check_proxies(os.environ, ["localhost", *addresses]),
         check_ray_address(os.environ),

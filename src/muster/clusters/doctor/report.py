@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muster.clusters.doctor.findings import Finding
+from muster.clusters.doctor.findings import HostFinding
 from muster.simulators.verdict import Verdict
 
 
@@ -15,7 +15,7 @@ class Row:
     """A finding, and the hosts that it was found on."""
 
     hosts: tuple[str, ...]
-    finding: Finding
+    finding: HostFinding
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Report:
         }
 
 
-def make_report(found: Mapping[str, Sequence[Finding]]) -> Report:
+def make_report(found: Mapping[str, Sequence[HostFinding]]) -> Report:
     """Join the findings of all hosts; rows of one check stand together, as it first came up."""
-    hosts_of: dict[Finding, list[str]] = {}
+    hosts_of: dict[HostFinding, list[str]] = {}
     for host, findings in found.items():
         for finding in findings:
             hosts = hosts_of.setdefault(finding, [])

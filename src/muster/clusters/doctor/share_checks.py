@@ -5,38 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.clusters.allocation.model import Allocation, Machine, Sourced
-from muster.clusters.allocation.shares import cpus_of_host, least
-from muster.clusters.doctor.findings import Finding, problem, warning, well
+from muster.clusters.doctor.findings import HostFinding, problem, warning, well
 
 CPUS, MEMORY, ALLOCATION = "CPUs", "memory", "allocation"
 GIB = 1024**3
 LEAST_MEMORY = GIB
 
 
-def check_cpus(machine: Machine, granted: Sourced[int] | None, masks: Sequence[frozenset[int]]) -> Finding:
-    """Compare all that limits the CPUs; the least of them counts. The masks are those of the host's ranks."""
-    share = cpus_of_host(masks, granted, machine.cgroup_cpus) or Sourced(machine.cpus, "this machine")
+def check_cpus(
+    machine: Machine, granted: Sourced[int] | None, share: Sourced[int], masks: Sequence[frozenset[int]]
+) -> HostFinding:
+    """Judge whether what the scheduler grants is really ours. The masks are those of the host's ranks."""
     pinned = len(frozenset[int]().union(*masks)) if masks else machine.cpus
-    allowed = min(pinned, machine.cpus)
     if granted is not None and machine.cpus < granted.value:
         return warning(
             CPUS,
             f"the scheduler grants {granted}, but this machine has {machine.cpus}",
-            f"muster uses {min(share.value, allowed)}; tell your site that its scheduler is set up wrongly",
+            f"muster uses {share.value}; tell your site that its scheduler is set up wrongly",
         )
-    if granted is not None and allowed < granted.value:
+    if granted is not None and pinned < granted.value:
         return warning(
             CPUS,
-            f"the scheduler grants {granted}, but the launcher lets its ranks run on {allowed} only",
+            f"the scheduler grants {granted}, but the launcher lets its ranks run on {pinned} only",
             "let each rank have all CPUs: srun --cpu-bind=none --cpus-per-task=N, mpirun --bind-to none",
         )
-    return well(CPUS, f"{min(share.value, allowed)} of {machine.cpus} (from {share.source})")
+    return well(CPUS, f"{share.value} of {machine.cpus} (from {share.source})")
 
 
-def check_memory(machine: Machine, granted: Sourced[int] | None) -> Finding:
-    """Compare all that limits the memory; the least of it counts."""
-    whole = Sourced(machine.memory, "this machine") if machine.memory is not None else None
-    share = least([granted, machine.cgroup_memory, whole])
+def check_memory(share: Sourced[int] | None) -> HostFinding:
+    """Judge whether our share of the memory is enough."""
     if share is None:
         remedy = "ask for memory when you submit, such as --mem=8G"
         return warning(MEMORY, "nothing tells how much there is", remedy)
@@ -50,7 +47,7 @@ def check_memory(machine: Machine, granted: Sourced[int] | None) -> Finding:
     )
 
 
-def check_doubts(allocation: Allocation) -> list[Finding]:
+def check_doubts(allocation: Allocation) -> list[HostFinding]:
     """Pass on what does not fit together in what scheduler and launcher say.
 
     It is a problem if the launcher speaks of a single rank: then each of many is alone in a world of its own.

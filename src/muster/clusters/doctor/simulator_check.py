@@ -6,18 +6,18 @@ import signal
 import subprocess
 import sys
 
-from muster.clusters.doctor import trial
-from muster.clusters.doctor.findings import Finding, problem, well
+from muster.clusters.doctor import simulator_build
+from muster.clusters.doctor.findings import HostFinding, problem, well
 
 SIMULATOR = "simulator"
 _SHOWN_LINES = 6
 
 
-def check_simulator(target: str, seconds: float) -> Finding:
+def check_simulator(target: str, seconds: float) -> HostFinding:
     """Build the simulator of an experiment file, or of an id, in a process of its own."""
     try:
         tried = subprocess.run(
-            [sys.executable, "-m", trial.__name__, target],
+            [sys.executable, "-m", simulator_build.__name__, target],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

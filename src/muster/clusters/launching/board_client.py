@@ -12,7 +12,9 @@ from contextlib import suppress
 from typing import Any
 
 from muster.clusters.launching.board_server import LONGEST_MESSAGE, Address
+from muster.clusters.launching.board_topics import HeadState, Topic
 from muster.clusters.launching.tls import client_context
+from muster.environment_variables import LAUNCH_TOKEN_VARIABLE
 from muster.errors import ClusterError
 
 ANSWER_SECONDS = 5.0
@@ -36,7 +38,7 @@ class BoardClient:
         self._context = client_context(secret)
         self._connection: ssl.SSLSocket | None = None
         self._unread = b""
-        self._state: dict[str, Any] = {"version": -1}
+        self._state = HeadState()
 
     def connect(self, seconds: float, is_over: Callable[[], bool]) -> None:
         """Wait until the board can be reached, or until it is over.
@@ -54,22 +56,21 @@ class BoardClient:
                     raise ClusterError(unreachable(self.address, error)) from None
             time.sleep(RETRY_SECONDS)
 
-    def put(self, name: str, value: Any, seconds: float = PUT_SECONDS) -> None:
-        """Write a value; through a cut of the network, for a while."""
+    def put(self, topic: Topic, value: Any, *, number: int | None = None, seconds: float = PUT_SECONDS) -> None:
+        """Write this rank's value, or that of another number; through a cut of the network, for a while."""
+        said = {"put": topic, "number": self._rank if number is None else number, "value": value}
         deadline = time.monotonic() + seconds
         while True:
             try:
-                self._ask({"put": name, "value": value}, 0.0, lambda: False)
+                self._ask(said, 0.0, lambda: False)
                 return
             except (OSError, EOFError):
                 if time.monotonic() > deadline:
                     return
             time.sleep(RETRY_SECONDS)
 
-    def state(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> dict[str, Any] | None:
+    def state(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> HeadState | None:
         """Return the head's state when it has changed, at the latest after some seconds; None without an answer.
-
-        `own` in it is what the head has handed out to this host.
 
         Raises:
             HeadGoneError: if no head is there any more.
@@ -77,11 +78,11 @@ class BoardClient:
         question = {
             "rank": self._rank,
             "host": self._host,
-            "seen": self._state["version"],
+            "seen": self._state.version,
             "seconds": seconds,
         }
         try:
-            self._state = self._ask(question, seconds, is_over)
+            self._state = HeadState(**self._ask(question, seconds, is_over))
         except ConnectionRefusedError:
             raise HeadGoneError from None
         except (OSError, EOFError):
@@ -134,7 +135,7 @@ class BoardClient:
             plain.close()
             raise ClusterError(
                 f"{_spelled(self.address)} is not this launch's head: it has another secret\n"
-                "    is MUSTER_LAUNCH_TOKEN the same on all ranks, and no other launch at that address?"
+                f"    is {LAUNCH_TOKEN_VARIABLE} the same on all ranks, and no other launch at that address?"
             ) from None
         except OSError:
             plain.close()

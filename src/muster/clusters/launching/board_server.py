@@ -15,8 +15,10 @@ from asyncio import sslproto
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Any
 
+from muster.clusters.launching.board_topics import HeadState, Topic
 from muster.clusters.launching.tls import server_context
 from muster.errors import ClusterError
 
@@ -35,7 +37,7 @@ _RETRY_SECONDS = 0.05
 
 
 class BoardServer:
-    """Values by name that the hosts write, and a state that the head writes and all hosts follow."""
+    """Values by topic and rank that the hosts write, and a state that the head writes and all hosts follow."""
 
     def __init__(self, host: str, port: int, secret: bytes) -> None:
         """Open the board; port 0 takes any.
@@ -43,10 +45,9 @@ class BoardServer:
         Raises:
             ClusterError: if the port cannot be had.
         """
-        self._values: dict[str, Any] = {}
-        self._state: dict[str, Any] = {}
-        self._handed_out: dict[str, Any] = {}
-        self._version = 0
+        self._values: dict[tuple[Topic, int], Any] = {}
+        self._state = HeadState(version=0)
+        self._handed_out: dict[str, dict[str, Any]] = {}
         self._connected: Counter[int] = Counter()
         self._context = server_context(secret)
         sslproto.SSLProtocol.max_size = BUFFER_BYTES
@@ -67,18 +68,13 @@ class BoardServer:
         self._thread = threading.Thread(target=self._run, name="board", daemon=True)
         self._thread.start()
 
-    def all_of(self, prefix: str) -> dict[int, Any]:
-        """Return the values whose names are the prefix and a rank, by rank."""
-        return {
-            int(name.removeprefix(prefix)): value
-            for name, value in list(self._values.items())
-            if name.startswith(prefix)
-        }
+    def all_of(self, topic: Topic) -> dict[int, Any]:
+        """Return what the hosts have said of a topic, by rank."""
+        return {rank: value for (about, rank), value in list(self._values.items()) if about is topic}
 
-    def take_all_of(self, prefix: str) -> list[Any]:
-        """Return and remove the values whose names begin with the prefix."""
-        names = [name for name in list(self._values) if name.startswith(prefix)]
-        return [self._values.pop(name) for name in names]
+    def take_all_of(self, topic: Topic) -> list[Any]:
+        """Return and remove what was said of a topic."""
+        return [self._values.pop((about, number)) for about, number in list(self._values) if about is topic]
 
     def is_connected(self, rank: int) -> bool:
         """Whether a rank follows the state now."""
@@ -86,14 +82,14 @@ class BoardServer:
 
     def announce(self, **changes: Any) -> None:
         """Change the state, and let all hosts know."""
-        if changes.items() <= self._state.items():
+        changed = replace(self._state, **changes)
+        if changed == self._state:
             return
-        self._state = {**self._state, **changes}
-        self._version += 1
+        self._state = replace(changed, version=self._state.version + 1)
         self._loop.call_soon_threadsafe(self._wake)
 
-    def hand_out(self, values: Mapping[str, Any]) -> None:
-        """Set what each host reads beside the state, by its name: only its own, for there may be a thousand."""
+    def hand_out(self, values: Mapping[str, dict[str, Any]]) -> None:
+        """Set what each host reads as its `own`, by its name: not that of others, for there may be a thousand."""
         self._handed_out = dict(values)
 
     def close(self) -> None:
@@ -167,26 +163,25 @@ class BoardServer:
             while line := await reader.readline():
                 question = json.loads(line)
                 if "put" in question:
-                    self._values[question["put"]] = question["value"]
+                    self._values[Topic(question["put"]), int(question["number"])] = question["value"]
                     answer: Any = True
                 else:
                     if question["rank"] not in followers:
                         followers.add(question["rank"])
                         self._connected[question["rank"]] += 1
-                    answer = await self._state_after(question["seen"], question["seconds"])
-                    if question["host"] in self._handed_out:
-                        answer["own"] = self._handed_out[question["host"]]
+                    state = await self._state_after(question["seen"], question["seconds"])
+                    answer = asdict(replace(state, own=self._handed_out.get(question["host"])))
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         finally:
             self._connected.subtract(followers)
 
-    async def _state_after(self, seen: int, seconds: float) -> dict[str, Any]:
+    async def _state_after(self, seen: int, seconds: float) -> HeadState:
         """Return the state when it is newer than what was seen, or after a while as it is."""
-        if self._version == seen:
+        if self._state.version == seen:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(seconds, LONGEST_WAIT))
-        return {"version": self._version, **self._state}
+        return self._state
 
 
 def _allow_many_connections() -> None:

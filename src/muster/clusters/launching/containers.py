@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.environment_variables import IN_CONTAINER_VARIABLE, PREFIX
 from muster.errors import ClusterError, InputError
 
-INSIDE_VARIABLE = "MUSTER_IN_CONTAINER"
-"""Set inside, where no rank enters a container again."""
 DEFAULT_RUNTIME, DEFAULT_PYTHON = "apptainer", "python3"
 PASSED_VARIABLES = (
-    *("MUSTER_", "SLURM", "PBS_", "LSB_", "JSM_", "CSM_", "COBALT_", "FLUX_", "SGE_", "PE_", "JOB_ID", "NSLOTS"),
+    *(PREFIX, "SLURM", "PBS_", "LSB_", "JSM_", "CSM_", "COBALT_", "FLUX_", "SGE_", "PE_", "JOB_ID", "NSLOTS"),
     *("OMPI_", "PMIX_", "PMI_", "PMI2_", "PRTE_", "MPI_", "MV2_", "HYDRA_", "HYDI_", "I_MPI_", "PALS_", "ALPS_"),
     *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "NCPUS", "TMPDIR", "RAY_"),
 )
@@ -84,9 +83,9 @@ class Container:
         Raises:
             ClusterError: if the runtime is not here.
         """
-        if INSIDE_VARIABLE in os.environ:
+        if IN_CONTAINER_VARIABLE in os.environ:
             return
-        os.environ[INSIDE_VARIABLE] = "1"
+        os.environ[IN_CONTAINER_VARIABLE] = "1"
         line = self.line(arguments, folders)
         try:
             os.execvp(line[0], line)

@@ -6,22 +6,28 @@ import secrets
 import signal
 import time
 
-from muster.clusters.allocation.grace import GRACE_VARIABLE, grace_of_command
+from muster.clusters.allocation.grace import grace_of_command
 from muster.clusters.launching.board_server import BoardServer
+from muster.clusters.launching.board_topics import Topic
 from muster.clusters.launching.causes import last_lines
 from muster.clusters.launching.dashboard_record import FOLDER as DASHBOARD
 from muster.clusters.launching.dashboard_record import DashboardRecord, write_dashboard
-from muster.clusters.launching.host_ray import HostRay, held_host
-from muster.clusters.launching.local_ranks import LocalLeader
+from muster.clusters.launching.host_ray import HostRay
+from muster.clusters.launching.led_host import LedHost, RayPlace
 from muster.clusters.launching.missing import Missing, explain_missing, missing_hosts
-from muster.clusters.launching.plan import HostCard, num_local_ranks, plan_host, version_mismatch
+from muster.clusters.launching.plan import HostCard, version_mismatch
 from muster.clusters.launching.ports import PortBlock
-from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
+from muster.clusters.launching.rank import LEAVE_SECONDS
 from muster.clusters.launching.ray_node import DASHBOARD_SERVICE, LOOPBACK
 from muster.clusters.launching.readiness import STEADY_SECONDS, ClusterView
-from muster.clusters.launching.rendezvous import Rendezvous
 from muster.clusters.launching.signals import ENDING, FORWARDED_AS, InterruptedLaunchError
 from muster.clusters.waiting import POLL_SECONDS, wait_for
+from muster.environment_variables import (
+    END_TIME_VARIABLE,
+    GRACE_VARIABLE,
+    LAUNCH_CPUS_VARIABLE,
+    LAUNCH_ID_VARIABLE,
+)
 from muster.errors import ClusterError, MusterError
 
 COMMAND = "command"
@@ -34,15 +40,14 @@ GONE_SECONDS = 5.0
 class Head:
     """Leads a launch."""
 
-    def __init__(
-        self, rank: Rank, rendezvous: Rendezvous, board: BoardServer, leader: LocalLeader, ports: PortBlock
-    ) -> None:
-        self._rank = rank
-        self._rendezvous = rendezvous
+    def __init__(self, host: LedHost, board: BoardServer, ports: PortBlock) -> None:
+        self._host = host
+        self._rank = host.rank
+        self._rendezvous = host.rendezvous
         self._board = board
-        self._leader = leader
+        self._leader = host.leader
         self._ports = ports
-        self._timeline = rank.timeline(rendezvous, on_screen=True)
+        self._timeline = host.timeline
         self._last_seen: dict[int, float] = {}
 
     def lead(self) -> int:
@@ -51,12 +56,11 @@ class Head:
         Raises:
             ClusterError: if the cluster does not come up, or is lost.
         """
-        self._timeline.add("rank here", rank=self._rank.number)
         meeting = self._rendezvous.folder
         folders = [meeting.path] if meeting else []
         code = ClusterError.exit_code
         removed = [*folders, self._rank.records(self._rendezvous) / DASHBOARD]
-        with held_host(self._rank.allocation, self._rank.log(self._rendezvous), removed) as ray:
+        with self._host.held_ray(removed) as ray:
             try:
                 code = self._bring_up_and_run(ray)
             except InterruptedLaunchError as interrupted:
@@ -73,7 +77,8 @@ class Head:
                 ray.end(code)
                 self._await_leaving()
                 self._timeline.add("ended")
-                self._timeline.join([event for events in self._board.all_of("left-").values() for event in events])
+                timelines = self._board.all_of(Topic.LEFT).values()
+                self._timeline.join([event for events in timelines for event in events])
                 self._leader.dismiss(code)
                 if meeting is not None:
                     meeting.remove()
@@ -85,27 +90,25 @@ class Head:
         hosts = [host.name for host in rank.allocation.hosts.value if host.name != rank.host]
         address = rank.address(hosts)
         self._await_local_ranks()
-        plan = plan_host(rank.allocation, self._leader.cards(), options)
-        token = secrets.token_hex(32)
-        environment = ray.start(options, plan, self._ports, address=address, head=None, token=token, hosts=hosts)
-        head_address = f"{address}:{self._ports.service(0)}"
-        self._board.announce(head=head_address, token=token)
-        self._timeline.add("head started", address=head_address, cpus=plan.share.cpus)
+        place = RayPlace(address, head=None, token=secrets.token_hex(32), hosts=hosts)
+        environment = self._host.start_ray(ray, self._ports, place)
+        head_address = place.head_address(self._ports)
+        self._board.announce(head=head_address, token=place.token)
         view = ClusterView(head_address, ray.token)
         self._await_hosts(ray, view, address)
         self._board.announce(ready=True)
         self._timeline.add("all in", hosts=len(view.alive()), cpus=view.num_cpus())
         view.pause_seconds = STEADY_SECONDS
         if options.dashboard:
-            self._record_dashboard(token)
+            self._record_dashboard(place.token)
         environment |= {
             "RAY_ADDRESS": head_address,
-            "MUSTER_LAUNCH_ID": self._rendezvous.launch_id,
-            "MUSTER_LAUNCH_CPUS": str(view.num_cpus()),
+            LAUNCH_ID_VARIABLE: self._rendezvous.launch_id,
+            LAUNCH_CPUS_VARIABLE: str(view.num_cpus()),
         }
         environment[GRACE_VARIABLE] = f"{self._grace():g}"
         if rank.allocation.end_time is not None:
-            environment["MUSTER_END_TIME"] = str(rank.allocation.end_time.value)
+            environment[END_TIME_VARIABLE] = str(rank.allocation.end_time.value)
         command = [part.replace("{ray_address}", head_address) for part in options.command]
         self._timeline.add("command started", command=" ".join(command))
         ray.keeper.start(COMMAND, command, environment)
@@ -120,22 +123,22 @@ class Head:
         """Wait for the other ranks of this host, whose masks add to its share; and where nobody tells how many
         there are, for all ranks of the launch.
         """
-        expected = num_local_ranks(self._rank.allocation)
 
         def look() -> bool | None:
             self._rank.signals.raise_first()
-            if expected is not None and len(self._leader.cards()) >= expected:
-                return True
-            return self._num_ranks_here() >= self._rank.num_ranks or None
+            return self._host.are_all_ranks_here() or self._are_all_here() or None
 
         wait_for(look, self._rank.options.timeout)
-        self._board.announce(all_here=self._num_ranks_here() >= self._rank.num_ranks)
+        self._board.announce(all_here=self._are_all_here())
 
-    def _num_ranks_here(self) -> int:
-        return len(self._leader.cards()) + sum(len(card.ranks) for card in self._other_hosts())
+    def _are_all_here(self) -> bool:
+        """Whether all ranks of the launch have come, and as many hosts as were asked for."""
+        others = self._other_hosts()
+        num_ranks = len(self._host.local_ranks()) + sum(len(card.ranks) for card in others)
+        return num_ranks >= self._rank.num_ranks and 1 + len(others) >= (self._rank.options.nodes or 1)
 
     def _other_hosts(self) -> list[HostCard]:
-        return [HostCard(**card) for _, card in sorted(self._board.all_of("host-").items())]
+        return [HostCard(**card) for _, card in sorted(self._board.all_of(Topic.HOST).items())]
 
     def _await_hosts(self, ray: HostRay, view: ClusterView, address: str) -> None:
         """Wait until every rank has come and Ray sees every host.
@@ -146,7 +149,7 @@ class Head:
         """
         rank, options = self._rank, self._rank.options
         started = time.monotonic()
-        own = rank.host_card(address, [card.rank for card in self._leader.cards()])
+        own = self._host.card(address)
         announced: set[str] = set()
         while True:
             self._take_relayed()
@@ -161,9 +164,9 @@ class Head:
                 if card.address in alive and card.host not in announced:
                     announced.add(card.host)
                     self._timeline.add("host in", name=card.host)
-            num_here = self._num_ranks_here()
-            self._board.announce(all_here=num_here >= rank.num_ranks)
-            if num_here >= rank.num_ranks and all(card.address in alive for card in hosts):
+            are_all_here = self._are_all_here()
+            self._board.announce(all_here=are_all_here)
+            if are_all_here and all(card.address in alive for card in hosts):
                 return
             failures = self._failures(hosts)
             elapsed = time.monotonic() - started
@@ -174,7 +177,7 @@ class Head:
                     return
                 raise ClusterError(
                     explain_missing(
-                        Missing(missing, failures, self._board.all_of("trouble-"), elapsed),
+                        Missing(missing, failures, self._board.all_of(Topic.TROUBLE), elapsed),
                         rank,
                         self._rendezvous,
                         hosts,
@@ -185,7 +188,7 @@ class Head:
     def _failures(self, hosts: list[HostCard]) -> dict[str, str]:
         """Return the hosts that cannot come any more, and why: by their names in the allocation."""
         failures = dict(self._rank.signals.failures)
-        failures |= {failed["host"]: failed["why"] for failed in self._board.all_of("failed-").values()}
+        failures |= {failed["host"]: failed["why"] for failed in self._board.all_of(Topic.FAILED).values()}
         now = time.monotonic()
         for card in hosts[1:]:
             if self._board.is_connected(card.rank):
@@ -198,7 +201,7 @@ class Head:
         """Take the signals that other ranks have received."""
         for number in self._leader.take_signals():
             self._rank.signals.relay(number)
-        for numbers in self._board.take_all_of("signals-"):
+        for numbers in self._board.take_all_of(Topic.SIGNALS):
             for number in numbers:
                 self._rank.signals.relay(number)
 
@@ -249,7 +252,7 @@ class Head:
         """Wait until the other hosts have ended their Ray, for their ranks may only exit after us."""
 
         def look() -> bool | None:
-            left = self._board.all_of("left-")
+            left = self._board.all_of(Topic.LEFT)
             stay = [card for card in self._other_hosts() if card.rank not in left]
             return not any(self._board.is_connected(card.rank) for card in stay) or None
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from muster.clusters.allocation.machine import gpu_mask
 from muster.clusters.allocation.model import Allocation
+from muster.clusters.allocation.shares import most_cpus
 from muster.clusters.launching.keeper_client import Keeper
-from muster.clusters.launching.options import LaunchOptions
+from muster.clusters.launching.launch_options import LaunchOptions
 from muster.clusters.launching.plan import HostPlan
 from muster.clusters.launching.ports import PortBlock, take_ports
 from muster.clusters.launching.ray_node import ray_environment, start_command
@@ -88,9 +89,7 @@ class HostRay:
 @contextmanager
 def held_ports(allocation: Allocation, options: LaunchOptions) -> Iterator[PortBlock]:
     """Hold a block of ports, enough for all CPUs that the scheduler or the machine may give this host's ranks."""
-    granted = allocation.granted
-    num_cpus = granted.cpus.value if granted and granted.cpus else allocation.machine.cpus
-    ports = take_ports(options.cpus or num_cpus, options.port_range)
+    ports = take_ports(options.cpus or most_cpus(allocation.granted, allocation.machine), options.port_range)
     try:
         yield ports
     finally:

@@ -15,9 +15,10 @@ from muster.clusters.launching import keeper_process, outer_process
 from muster.clusters.launching.board_server import BoardServer
 from muster.clusters.launching.head import Head
 from muster.clusters.launching.host_ray import held_ports
+from muster.clusters.launching.launch_options import LaunchOptions
+from muster.clusters.launching.led_host import LedHost
 from muster.clusters.launching.local_ranks import LocalLeader, follow
 from muster.clusters.launching.member import Member
-from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.plan import shares_to_hand_on
 from muster.clusters.launching.ports import PortBlock
 from muster.clusters.launching.rank import Rank
@@ -25,10 +26,9 @@ from muster.clusters.launching.rendezvous import LONGEST_LOOK_SECONDS, Rendezvou
 from muster.clusters.launching.signals import InterruptedLaunchError, Signals
 from muster.clusters.launching.usage import record_usage
 from muster.clusters.waiting import wait_for
+from muster.environment_variables import LAUNCH_CPUS_VARIABLE, LAUNCH_ID_VARIABLE
 from muster.errors import ClusterError, InputError
 
-LAUNCHED_VARIABLE = "MUSTER_LAUNCH_CPUS"
-"""Set for the command of a launch alone."""
 BOARD_SERVICE = 9
 _DASHBOARD_IMPORTS = "dashboard/optional_deps.py"
 """The file of Ray's that imports all that its dashboard needs."""
@@ -46,7 +46,7 @@ def refuse_where_impossible(environ: Mapping[str, str]) -> None:
         raise InputError(
             "launch: works on Linux alone\n    `muster train` uses all CPUs of this machine by itself"
         )
-    if LAUNCHED_VARIABLE in environ:
+    if LAUNCH_CPUS_VARIABLE in environ:
         raise InputError(
             "launch: this already runs inside a launch, whose Ray is at "
             f"RAY_ADDRESS={environ.get('RAY_ADDRESS', '')}\n"
@@ -111,7 +111,7 @@ def _take_part(rank: Rank) -> int:
             code = follow(rendezvous.secret, rank.card(), rank.options.timeout, rank.signals.take)
             return ClusterError.exit_code if code is None else code
         if not rank.may_be_head():
-            return Member(rank, rendezvous, leader).follow()
+            return Member(LedHost(rank, rendezvous, leader, on_screen=False)).follow()
         given = rank.options.head_address
         try:
             board = rendezvous.board or open_board(rendezvous.secret, given[1] if given else None)
@@ -122,7 +122,7 @@ def _take_part(rank: Rank) -> int:
         board.hand_out(shares_to_hand_on(rank.allocation))
         if rendezvous.folder is not None:
             rendezvous.folder.publish(board.address, rank.host)
-        return Head(rank, rendezvous, board, leader, ports).lead()
+        return Head(LedHost(rank, rendezvous, leader, on_screen=True), board, ports).lead()
 
 
 def _tell_failure(rank: Rank, rendezvous: Rendezvous, error: ClusterError) -> None:
@@ -159,7 +159,7 @@ def _lead_here(rank: Rank, rendezvous: Rendezvous) -> LocalLeader | None:
             return None
     raise ClusterError(
         f"another launch named {rendezvous.launch_id} runs on {rank.host}\n"
-        "    wait until it ends, or give this one a MUSTER_LAUNCH_ID of its own"
+        f"    wait until it ends, or give this one a {LAUNCH_ID_VARIABLE} of its own"
     )
 
 

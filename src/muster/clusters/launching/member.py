@@ -6,20 +6,17 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 from muster.clusters.allocation.host_lists import short_name
 from muster.clusters.launching.board_client import BoardClient, HeadGoneError
 from muster.clusters.launching.board_server import Address
+from muster.clusters.launching.board_topics import HeadState, Topic
 from muster.clusters.launching.causes import last_lines, why_unreachable
-from muster.clusters.launching.host_ray import HostRay, held_host, held_ports
-from muster.clusters.launching.local_ranks import LocalLeader
-from muster.clusters.launching.plan import num_local_ranks, plan_host, with_told_share
-from muster.clusters.launching.rank import LEAVE_SECONDS, Rank
-from muster.clusters.launching.rendezvous import Rendezvous, await_board
+from muster.clusters.launching.host_ray import HostRay, held_ports
+from muster.clusters.launching.led_host import LedHost, RayPlace
+from muster.clusters.launching.rank import LEAVE_SECONDS
+from muster.clusters.launching.rendezvous import await_board
 from muster.clusters.launching.signals import InterruptedLaunchError
-from muster.clusters.launching.timeline import Timeline
 from muster.errors import ClusterError, MusterError
 
 HEAD_LOST_SECONDS = 30.0
@@ -36,11 +33,12 @@ _PERHAPS_APART = "\n    hosts that share no folder meet by --head-address or mpi
 class Member:
     """Leads one host of a launch, and follows the head."""
 
-    def __init__(self, rank: Rank, rendezvous: Rendezvous, leader: LocalLeader) -> None:
-        self._rank = rank
-        self._rendezvous = rendezvous
-        self._leader = leader
-        self._state: dict[str, Any] = {}
+    def __init__(self, host: LedHost) -> None:
+        self._host = host
+        self._rank = host.rank
+        self._rendezvous = host.rendezvous
+        self._leader = host.leader
+        self._state = HeadState()
         self._answered = time.monotonic()
         self._patience = HEAD_LOST_SECONDS
         self._knocked = 0.0
@@ -110,15 +108,14 @@ class Member:
 
     def _take_part(self, board: BoardClient) -> int | None:
         """Host Ray until the launch is done; return its code, or None if the head is lost."""
-        timeline = self._rank.timeline(self._rendezvous, on_screen=False)
-        timeline.add("rank here", rank=self._rank.number)
+        timeline = self._host.timeline
         try:
             try:
-                code = self._host_ray(board, timeline)
+                code = self._host_ray(board)
             except HeadGoneError:
                 raise
             except Exception as error:
-                board.put(f"failed-{self._rank.number}", {"host": self._rank.allocated_as, "why": str(error)})
+                board.put(Topic.FAILED, {"host": self._rank.allocated_as, "why": str(error)})
                 if not isinstance(error, (MusterError, OSError)):
                     raise
                 print(f"launch: {self._rank.host}: {error}", file=sys.stderr)
@@ -126,71 +123,66 @@ class Member:
         except HeadGoneError:
             timeline.add("head lost")
             return None
-        if "failure" in self._state:
-            print(f"launch: {self._state['failure']}", file=sys.stderr)
-        board.put(f"left-{self._rank.number}", timeline.events)
+        if self._state.failure is not None:
+            print(f"launch: {self._state.failure}", file=sys.stderr)
+        board.put(Topic.LEFT, timeline.events)
         self._await_closing(board)
         return code
 
-    def _host_ray(self, board: BoardClient, timeline: Timeline) -> int:
+    def _host_ray(self, board: BoardClient) -> int:
         rank = self._rank
         address = rank.address([board.address[0]])
-        board.put(f"host-{rank.number}", asdict(rank.host_card(address, self._local_ranks())))
+        board.put(Topic.HOST, asdict(self._host.card(address)))
         code: int | None = None
-        with held_ports(rank.allocation, rank.options) as ports, held_host(rank.allocation, self._log) as ray:
+        with held_ports(rank.allocation, rank.options) as ports, self._host.held_ray() as ray:
             try:
                 self._await_start(board, address)
-                if "done" not in self._state:
-                    allocation = with_told_share(rank.allocation, self._state.get("own"))
-                    plan = plan_host(allocation, self._leader.cards(), rank.options)
-                    head = self._state["head"]
-                    token = self._state["token"]
-                    hosts = [head.rpartition(":")[0]]
-                    ray.start(rank.options, plan, ports, address=address, head=head, token=token, hosts=hosts)
-                    timeline.add("ray started", cpus=plan.share.cpus)
+                head, token = self._state.head, self._state.token
+                if self._state.done is None and head is not None and token is not None:
+                    place = RayPlace(address, head, token, hosts=[head.rpartition(":")[0]])
+                    self._host.start_ray(ray, ports, place, self._state.own)
                 code = self._await_done(board, ray)
                 return code
             finally:
                 ray.end(code)
-                timeline.add("ray ended")
+                self._host.timeline.add("ray ended")
 
     def _await_start(self, board: BoardClient, address: str) -> None:
         """Wait until Ray can be started here: the head is up, and all ranks of this host have come."""
-        expected, told = num_local_ranks(self._rank.allocation), len(self._local_ranks())
-        while "done" not in self._state:
-            local_ranks = self._local_ranks()
-            if len(local_ranks) != told:
-                told = len(local_ranks)
-                board.put(f"host-{self._rank.number}", asdict(self._rank.host_card(address, local_ranks)))
-            are_all_here = self._state.get("all_here") or (expected is not None and told >= expected)
-            if "head" in self._state and are_all_here:
+        told = len(self._host.local_ranks())
+        while self._state.done is None:
+            if len(self._host.local_ranks()) != told:
+                card = self._host.card(address)
+                told = len(card.ranks)
+                board.put(Topic.HOST, asdict(card))
+            if self._state.head is not None and (self._state.all_here or self._host.are_all_ranks_here()):
                 return
             self._hear(board, BRING_UP_SECONDS)
 
     def _await_done(self, board: BoardClient, ray: HostRay | None = None) -> int:
         """Stay until the launch is done, and report what becomes of this host's Ray."""
         reported = False
-        while "done" not in self._state:
-            is_up = bool(self._state.get("ready"))
+        while self._state.done is None:
+            is_up = self._state.ready
             self._hear(board, STEADY_SECONDS if is_up else BRING_UP_SECONDS)
             if ray is None:
                 continue
             if (ended := ray.exit()) is not None and not reported:
                 reported = True
-                why = f"its Ray exited with code {ended['code']}{last_lines(self._log)}"
-                board.put(f"failed-{self._rank.number}", {"host": self._rank.allocated_as, "why": why})
-            if not is_up and "head" in self._state:
-                self._knock(board)
-        return int(self._state["done"])
+                why = f"its Ray exited with code {ended['code']}{last_lines(self._host.log)}"
+                board.put(Topic.FAILED, {"host": self._rank.allocated_as, "why": why})
+            if not is_up and self._state.head is not None:
+                self._knock(board, self._state.head)
+        return self._state.done
 
-    def _knock(self, board: BoardClient) -> None:
+    def _knock(self, board: BoardClient, head: str) -> None:
         """Tell the head, as long as not all are in, what keeps this host's Ray from reaching it."""
         if time.monotonic() - self._knocked > KNOCK_AGAIN_SECONDS:
             self._knocked = time.monotonic()
-            host, _, port = self._state["head"].rpartition(":")
+            host, _, port = head.rpartition(":")
             if (trouble := why_unreachable((host, int(port)))) != self._trouble:
                 self._trouble = trouble
-                board.put(f"trouble-{self._rank.number}", trouble)
+                board.put(Topic.TROUBLE, trouble)
 
     def _hear(self, board: BoardClient, seconds: float) -> None:
         """Hear from the head, and pass signals on to it.
@@ -205,7 +197,7 @@ class Member:
             raise HeadGoneError
         if numbers := [*self._rank.signals.take(), *self._leader.take_signals()]:
             self._patience = INTERRUPTED_SECONDS
-            board.put(f"signals-{time.time_ns()}", numbers, INTERRUPTED_SECONDS)
+            board.put(Topic.SIGNALS, numbers, number=time.time_ns(), seconds=INTERRUPTED_SECONDS)
 
     def _await_closing(self, board: BoardClient) -> None:
         """Stay until the head has ended too: some launchers end all ranks at the first that exits."""
@@ -215,10 +207,3 @@ class Member:
                 board.state(BRING_UP_SECONDS)
             except HeadGoneError:
                 return
-
-    def _local_ranks(self) -> list[int]:
-        return [card.rank for card in self._leader.cards()]
-
-    @property
-    def _log(self) -> Path:
-        return self._rank.log(self._rendezvous)

@@ -7,16 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from muster.clusters.allocation.host_lists import short_name
-from muster.clusters.allocation.model import Allocation, Machine, Sourced
-from muster.clusters.allocation.shares import (
-    cpus_of_host,
-    from_table,
-    gpus_of_host,
-    least,
-    narrowed,
-)
+from muster.clusters.allocation.model import Allocation, Sourced
+from muster.clusters.allocation.shares import from_table, narrowed, share_of
+from muster.clusters.launching.launch_options import LaunchOptions
 from muster.clusters.launching.local_ranks import RankCard
-from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.ray_node import Share
 
 _FALLBACK_MEMORY = 2 * 1024**3
@@ -50,20 +44,17 @@ class HostPlan:
 
 def plan_host(allocation: Allocation, cards: Sequence[RankCard], options: LaunchOptions) -> HostPlan:
     """Settle a host's share: all CPUs and GPUs of its ranks' masks, within what scheduler and cgroup allow."""
-    machine, granted = allocation.machine, allocation.granted
     cpu_masks = [frozenset(card.affinity) for card in cards if card.affinity]
-    cpus = cpus_of_host(cpu_masks, granted.cpus if granted else None, machine.cgroup_cpus)
     gpu_masks = [Sourced(tuple(card.gpu_mask), "masks") for card in cards if card.gpu_mask is not None]
-    gpus = gpus_of_host(gpu_masks, granted.gpus if granted else None, machine.gpus)
-    memory = least([granted.memory if granted else None, machine.cgroup_memory, _in_all(machine)])
+    own = share_of(allocation.granted, allocation.machine, cpu_masks, gpu_masks)
     devices = list(dict.fromkeys(device for mask in gpu_masks for device in mask.value))
     return HostPlan(
         cpu_ids=sorted(frozenset[int]().union(*cpu_masks)),
         gpu_devices=devices if gpu_masks else None,
         share=Share(
-            options.cpus if options.cpus is not None else max(1, cpus.value if cpus else 1),
-            options.gpus if options.gpus is not None else gpus.value,
-            memory.value if memory else _FALLBACK_MEMORY,
+            options.cpus if options.cpus is not None else max(1, own.cpus.value if own.cpus else 1),
+            options.gpus if options.gpus is not None else own.gpus.value if own.gpus else 0,
+            own.memory.value if own.memory else _FALLBACK_MEMORY,
         ),
     )
 
@@ -94,10 +85,6 @@ def num_local_ranks(allocation: Allocation) -> int | None:
     if ranks.num_ranks and allocation.knows_all_hosts and ranks.num_ranks.value == len(allocation.hosts.value):
         return 1
     return None
-
-
-def _in_all(machine: Machine) -> Sourced[int] | None:
-    return None if machine.memory is None else Sourced(machine.memory, "this machine")
 
 
 def version_mismatch(cards: Iterable[HostCard]) -> str | None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from muster.clusters.allocation.machine import gpu_mask, is_this_machine
 from muster.clusters.allocation.model import Allocation
 from muster.clusters.launching.addresses import own_address
+from muster.clusters.launching.launch_options import LaunchOptions
 from muster.clusters.launching.local_ranks import RankCard
-from muster.clusters.launching.options import LaunchOptions
 from muster.clusters.launching.plan import HostCard, num_local_ranks
 from muster.clusters.launching.ray_node import LOOPBACK
 from muster.clusters.launching.rendezvous import Rendezvous
@@ -109,7 +109,7 @@ class Rank:
 
 def _expected_ranks(allocation: Allocation, options: LaunchOptions) -> int:
     if options.nodes is not None:
-        return options.nodes
+        return options.nodes * (num_local_ranks(allocation) or 1)
     if allocation.ranks and allocation.ranks.num_ranks:
         return allocation.ranks.num_ranks.value
     return len(allocation.hosts.value) if allocation.in_step else 1

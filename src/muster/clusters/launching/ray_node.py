@@ -8,12 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.clusters.launching.containers import INSIDE_VARIABLE
-from muster.clusters.launching.options import STARTED_VARIABLE, TOKEN_VARIABLE
 from muster.clusters.launching.ports import PortBlock
-from muster.clusters.launching.signals import STANDARD_INPUT_VARIABLE
 from muster.clusters.local import ADDRESS_VARIABLE, NO_METRICS_SERVERS, OF_ANOTHER_RAY
 from muster.clusters.temporary import RAY_FOLDER
+from muster.environment_variables import (
+    IN_CONTAINER_VARIABLE,
+    LAUNCH_TOKEN_VARIABLE,
+    NUM_RANKS_VARIABLE,
+    ORDERS_ON_STDIN_VARIABLE,
+    RANK_VARIABLE,
+    STEP_VARIABLE,
+)
 
 MIB = 1024**2
 LOOPBACK = "127.0.0.1"
@@ -57,8 +62,8 @@ _LAUNCHER_PREFIXES = (
 FOREIGN_RAY = (ADDRESS_VARIABLE, *OF_ANOTHER_RAY)
 """Beginnings of the names of variables that lead to another Ray."""
 _OF_THE_RANK = (
-    *(TOKEN_VARIABLE, STANDARD_INPUT_VARIABLE, STARTED_VARIABLE, INSIDE_VARIABLE),
-    *("MUSTER_RANK", "MUSTER_NUM_RANKS"),
+    *(LAUNCH_TOKEN_VARIABLE, ORDERS_ON_STDIN_VARIABLE, STEP_VARIABLE, IN_CONTAINER_VARIABLE),
+    *(RANK_VARIABLE, NUM_RANKS_VARIABLE),
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.clusters.launching.ray_node import FOREIGN_RAY
+from muster.ray_private import head_client
 
 _ALIVE = 0
 _ANSWER_SECONDS = 5
@@ -41,12 +42,10 @@ class ClusterView:
         return int(sum(node.resources_total.get("CPU", 0) for node in self._alive))
 
     def _ask(self) -> None:
-        from ray._raylet import GcsClient  # type: ignore[attr-defined]
-
         client: Any = None
         while True:
             try:
-                client = client or GcsClient(address=self._address)
+                client = client or head_client(self._address)
                 nodes = client.get_all_node_info(timeout=_ANSWER_SECONDS)
                 self._alive = [node for node in nodes.values() if node.state == _ALIVE]
             except Exception:

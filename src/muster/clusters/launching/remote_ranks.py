@@ -20,9 +20,16 @@ from muster.clusters.allocation.model import Allocation, Host
 from muster.clusters.allocation.pbs_server import find_program
 from muster.clusters.allocation.variables import Environment
 from muster.clusters.launching import remote_stub
-from muster.clusters.launching.options import TOKEN_VARIABLE
 from muster.clusters.launching.rendezvous import MeetingFolder
-from muster.clusters.launching.signals import STANDARD_INPUT_VARIABLE, passed_on
+from muster.clusters.launching.signals import passed_on
+from muster.environment_variables import (
+    LAUNCH_ID_VARIABLE,
+    LAUNCH_TOKEN_VARIABLE,
+    NUM_RANKS_VARIABLE,
+    ORDERS_ON_STDIN_VARIABLE,
+    PREFIX,
+    RANK_VARIABLE,
+)
 from muster.errors import ClusterError
 
 POLL_SECONDS = 0.05
@@ -92,13 +99,13 @@ def run_ranks(allocation: Allocation, launch_id: str, shell: RemoteShell, meetin
 def _orders(num_ranks: int, launch_id: str) -> Iterator[dict[str, Any]]:
     """Say what each rank is to do: where, with which variables and arguments."""
     environment = {
-        **{name: os.environ[name] for name in os.environ if name in _TAKEN_ALONG or name.startswith("MUSTER_")},
-        TOKEN_VARIABLE: os.environ.get(TOKEN_VARIABLE) or secrets.token_hex(32),
-        "MUSTER_LAUNCH_ID": launch_id,
-        "MUSTER_NUM_RANKS": str(num_ranks),
+        **{name: os.environ[name] for name in os.environ if name in _TAKEN_ALONG or name.startswith(PREFIX)},
+        LAUNCH_TOKEN_VARIABLE: os.environ.get(LAUNCH_TOKEN_VARIABLE) or secrets.token_hex(32),
+        LAUNCH_ID_VARIABLE: launch_id,
+        NUM_RANKS_VARIABLE: str(num_ranks),
     }
     for rank in range(num_ranks):
-        variables = {**environment, "MUSTER_RANK": str(rank)}
+        variables = {**environment, RANK_VARIABLE: str(rank)}
         yield {"folder": str(Path.cwd()), "environment": variables, "arguments": sys.argv[1:]}
 
 
@@ -117,7 +124,7 @@ class _RemoteRank:
         """Whether it reads on its standard input what it is told."""
         program = [sys.executable, remote_stub.__file__]
         if self.hears:
-            order["environment"][STANDARD_INPUT_VARIABLE] = "1"
+            order["environment"][ORDERS_ON_STDIN_VARIABLE] = "1"
         else:
             program.append(str(meeting.leave_order(rank, order)))
         self.process = self._start(program if self._is_here else shell.line(host, program))

@@ -23,8 +23,9 @@ from muster.clusters.allocation.model import Allocation
 from muster.clusters.allocation.pmi import ask_launch_name
 from muster.clusters.launching import mpi
 from muster.clusters.launching.board_server import Address, BoardServer
-from muster.clusters.launching.options import TOKEN_VARIABLE, LaunchOptions
+from muster.clusters.launching.launch_options import LaunchOptions
 from muster.clusters.mounts import NETWORK_TYPES, mount_type, read_mounts
+from muster.environment_variables import LAUNCH_ID_VARIABLE, LAUNCH_TOKEN_VARIABLE, RUNS_DIR_VARIABLE
 from muster.errors import ClusterError
 from muster.runs.files import write_text
 
@@ -73,7 +74,8 @@ class MeetingFolder:
         except OSError as error:
             raise ClusterError(
                 f"{self.path}: the ranks cannot meet there: {error.strerror}\n"
-                "    choose a folder that all hosts share and you can write to: --runs-dir or MUSTER_RUNS_DIR"
+                "    choose a folder that all hosts share and you can write to: "
+                f"--runs-dir or {RUNS_DIR_VARIABLE}"
             ) from None
 
     def _read_secret(self) -> bytes:
@@ -150,7 +152,7 @@ class MeetingFolder:
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise ClusterError(
                 f"{self.path}: the ranks cannot meet there: other users can enter it\n"
-                "    remove it, or take another MUSTER_LAUNCH_ID or --runs-dir"
+                f"    remove it, or take another {LAUNCH_ID_VARIABLE} or --runs-dir"
             )
 
 
@@ -188,8 +190,8 @@ def identify(allocation: Allocation) -> str:
         return f"pmi-{asked.value}"
     raise ClusterError(
         "nothing tells this launch from others, so its ranks cannot meet\n"
-        "    set MUSTER_LAUNCH_ID to the same new value on all ranks, for example: "
-        "MUSTER_LAUNCH_ID=$(date +%s) mpirun -x MUSTER_LAUNCH_ID ..."
+        f"    set {LAUNCH_ID_VARIABLE} to the same new value on all ranks, for example: "
+        f"{LAUNCH_ID_VARIABLE}=$(date +%s) mpirun -x {LAUNCH_ID_VARIABLE} ..."
     )
 
 
@@ -215,12 +217,12 @@ def _in_folder(launch_id: str, records: Path) -> Rendezvous:
 
 
 def _at_address(allocation: Allocation, address: Address) -> Rendezvous:
-    secret = os.environ.get(TOKEN_VARIABLE)
+    secret = os.environ.get(LAUNCH_TOKEN_VARIABLE)
     if not secret:
         raise ClusterError(
             f"--head-address {address[0]}:{address[1]}: the ranks share no secret by which to know each other\n"
-            f"    set {TOKEN_VARIABLE} to the same new value on all ranks, for example: "
-            f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
+            f"    set {LAUNCH_TOKEN_VARIABLE} to the same new value on all ranks, for example: "
+            f"export {LAUNCH_TOKEN_VARIABLE}=$(openssl rand -hex 32)"
         )
     launch_id = allocation.launch_id.value if allocation.launch_id else f"at-{address[0]}-{address[1]}"
     return Rendezvous(launch_id, secret.encode(), address=address)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from muster.environment_variables import ORDERS_ON_STDIN_VARIABLE
+
 REPEATED_SIGNAL_SECONDS = 1.0
 RELAYED_SIGNAL_SECONDS = 10.0
 """A signal that another rank passes on counts only if the head has not had the same one for so long."""
@@ -26,13 +28,11 @@ EXIT_CODES = {
     signal.SIGUSR2: 75,
     signal.SIGALRM: 75,
 }
-STANDARD_INPUT_VARIABLE = "MUSTER_ORDERS_ON_STDIN"
-"""Set in ranks that hear of signals and lost hosts by lines of JSON; the end of these lines means TERM."""
 
 
 def come_on_standard_input() -> bool:
     """Whether this rank's standard input belongs to whoever started it."""
-    return bool(os.environ.get(STANDARD_INPUT_VARIABLE))
+    return bool(os.environ.get(ORDERS_ON_STDIN_VARIABLE))
 
 
 def heeded_signals() -> list[signal.Signals]:

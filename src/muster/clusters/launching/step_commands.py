@@ -14,13 +14,22 @@ from pathlib import Path
 
 from muster.clusters.allocation.machine import is_this_machine
 from muster.clusters.allocation.model import Allocation
-from muster.clusters.allocation.reading import END_TIME_VARIABLE
 from muster.clusters.launching.board_client import BoardClient
-from muster.clusters.launching.containers import INSIDE_VARIABLE, Container
-from muster.clusters.launching.options import STARTED_VARIABLE, TOKEN_VARIABLE
+from muster.clusters.launching.board_topics import Topic
+from muster.clusters.launching.containers import Container
 from muster.clusters.launching.remote_ranks import SHELLS, find_shell, run_ranks
 from muster.clusters.launching.rendezvous import MeetingFolder
 from muster.clusters.launching.signals import EXIT_CODES, passed_on
+from muster.environment_variables import (
+    END_TIME_VARIABLE,
+    IN_CONTAINER_VARIABLE,
+    LAUNCH_ID_VARIABLE,
+    LAUNCH_TOKEN_VARIABLE,
+    NUM_RANKS_VARIABLE,
+    PREFIX,
+    RANK_VARIABLE,
+    STEP_VARIABLE,
+)
 from muster.errors import ClusterError
 
 # One rank a host, free to use all of the host's share, and no end of all when one host is lost.
@@ -61,10 +70,11 @@ def start_ranks(allocation: Allocation, step: Step) -> int | None:
     scheduler, hosts = allocation.scheduler.value, allocation.hosts.value
     if allocation.in_step or _is_alone(allocation, step):
         return None
-    if STARTED_VARIABLE in os.environ:
+    if STEP_VARIABLE in os.environ:
         raise ClusterError(
             "the launcher does not tell the ranks that it has started who they are\n"
-            "    take one that sets the variables of MPI, PMI or Slurm, or MUSTER_RANK and MUSTER_NUM_RANKS"
+            "    take one that sets the variables of MPI, PMI or Slurm, or "
+            f"{RANK_VARIABLE} and {NUM_RANKS_VARIABLE}"
         )
     launch_id = f"{scheduler}-{secrets.token_hex(4)}"
     meeting = MeetingFolder(step.records / launch_id / "meeting")
@@ -83,7 +93,7 @@ def _is_alone(allocation: Allocation, step: Step) -> bool:
     if len(hosts) != 1:
         return False
     is_plain = allocation.scheduler.value in SHELLS and step.launcher is None
-    return STARTED_VARIABLE in os.environ or (is_plain and is_this_machine(hosts[0].name))
+    return STEP_VARIABLE in os.environ or (is_plain and is_this_machine(hosts[0].name))
 
 
 def _program(allocation: Allocation, step: Step, launch_id: str) -> list[str]:
@@ -91,15 +101,15 @@ def _program(allocation: Allocation, step: Step, launch_id: str) -> list[str]:
 
     The secret of the ranks is not among them, for all users of a host see its command lines.
     """
-    variables = {name: value for name, value in os.environ.items() if name.startswith("MUSTER_")}
-    variables.pop(TOKEN_VARIABLE, None)
-    variables |= {"MUSTER_LAUNCH_ID": launch_id, STARTED_VARIABLE: "1"}
+    variables = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    variables.pop(LAUNCH_TOKEN_VARIABLE, None)
+    variables |= {LAUNCH_ID_VARIABLE: launch_id, STEP_VARIABLE: "1"}
     if allocation.end_time is not None:
         variables[END_TIME_VARIABLE] = str(allocation.end_time.value)
     if step.container is None:
         command = [sys.executable, "-m", "muster", *sys.argv[1:]]
     else:
-        variables[INSIDE_VARIABLE] = "1"
+        variables[IN_CONTAINER_VARIABLE] = "1"
         command = step.container.line(sys.argv[1:], _folders_inside(allocation, step.records))
     return ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
 
@@ -158,6 +168,6 @@ def _tell_head(number: int, meeting: MeetingFolder) -> bool:
     if found is None:
         return False
     board = BoardClient(found[0], meeting.open(), OUTSIDER)
-    board.put(f"signals-{time.time_ns()}", [number], PASS_SECONDS)
+    board.put(Topic.SIGNALS, [number], number=time.time_ns(), seconds=PASS_SECONDS)
     board.close()
     return True

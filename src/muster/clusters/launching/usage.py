@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from muster.clusters.allocation.cgroups import peak_memory, read_cgroup_limits
-
-RUN_VARIABLE, LINK_VARIABLE = "MUSTER_RUN_DIR", "MUSTER_LINK"
+from muster.environment_variables import LINK_VARIABLE, RUN_DIR_VARIABLE
 
 
 def usage_folder(run: Path) -> Path:
@@ -25,14 +24,14 @@ def record_usage(environ: Mapping[str, str]) -> None:
 
     The memory is that of the job's control group if it has a limit, else of the largest process.
     """
-    if not environ.get(RUN_VARIABLE) or not environ.get(LINK_VARIABLE, "").isdecimal():
+    if not environ.get(RUN_DIR_VARIABLE) or not environ.get(LINK_VARIABLE, "").isdecimal():
         return
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     values = {
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
         "memory": peak_memory(read_cgroup_limits()) or used.ru_maxrss * 1024,
     }
-    folder = usage_folder(Path(environ[RUN_VARIABLE]))
+    folder = usage_folder(Path(environ[RUN_DIR_VARIABLE]))
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
         path = folder / f"{environ[LINK_VARIABLE]}-{socket.gethostname()}-{os.getpid()}.json"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -14,21 +16,25 @@ from typing import Any
 import ray
 import torch
 
-from muster.engines.engine import Interrupted, Iteration, SamplingAbandonedError, SimulatorFailure, Tell
-from muster.engines.hanging import interrupted_on_hang
+from muster.engines.engine import Iteration, RunSupervision, journals_beside, rules_of
+from muster.engines.failure_inbox import FailureInbox
 from muster.engines.moments import Moments
 from muster.engines.rllib import state
-from muster.engines.rllib.collecting import start_collector
-from muster.engines.rllib.configuring import Subject, make_config, quieten
-from muster.engines.rllib.guarding import GuardedSimulator, GuardSettings
+from muster.engines.rllib.config import Subject, make_config, quieten
+from muster.engines.rllib.env import GuardedSimulator, GuardSettings
 from muster.engines.rllib.policy import RLlibPolicy
+from muster.engines.rllib.process_state import PROCESS, EscapeError, Link, Sample, Scales
+from muster.engines.rllib.report_actor import start_report_actor
 from muster.engines.rllib.spaces import ObservationCoder
-from muster.engines.rllib.station import STATION, EscapeError, Report, Scales
-from muster.engines.rllib.watching import WatchedTraining
+from muster.engines.rllib.train_thread import WatchedTraining
 from muster.engines.waiting import get
-from muster.errors import NonFiniteUpdateError, RayLostError
-from muster.simulators.building import Simulator
+from muster.errors import InputError, NonFiniteUpdateError, RayLostError
 from muster.simulators.seeding import Stream, reset_seed
+from muster.simulators.simulator import Simulator
+from muster.stepping.failures import SamplingAbandonedError
+from muster.stepping.here import called_here
+from muster.stepping.journal import journal_folder
+from muster.stepping.process_state import ProcessState
 
 
 class RLlibEngine:
@@ -39,18 +45,26 @@ class RLlibEngine:
         subject: Subject,
         simulator: Simulator,
         num_workers: int,
-        interrupted: Interrupted,
+        supervision: RunSupervision,
         checkpoint: Path | None = None,
         weights_from: Path | None = None,
     ) -> None:
         quieten()
         torch.set_num_threads(subject.experiment.resources.learner_threads)
-        STATION.begin()
+        if PROCESS.is_taken:
+            raise InputError(
+                "RLlib trains another run in this process\n    end that one first, or train with workers"
+            )
+        PROCESS.begin()
+        PROCESS.supervision = supervision
         self._subject = subject
         self._coder = ObservationCoder(subject.observations)
         self._num_workers = num_workers
-        self._interrupted = interrupted
-        self._collector = start_collector() if num_workers else None
+        self._supervision = supervision
+        self._simulators_state = ProcessState()
+        self._link = Link(start_report_actor(), FailureInbox(), uuid.uuid4().hex) if num_workers else None
+        if self._link is None:
+            PROCESS.journals = journal_folder(journals_beside(simulator))
         start = int(checkpoint.name) if checkpoint is not None else 0
         config = self._config(simulator, start)
         with _quiet_ray() if num_workers else nullcontext():
@@ -62,16 +76,18 @@ class RLlibEngine:
         at_once = config.total_train_batch_size if subject.algorithm.steps is None else 0
         self.batch_size = max(config.min_sample_timesteps_per_iteration, at_once)
         self.episodes_restarted = checkpoint is not None
-        self._watched = WatchedTraining(self._algorithm, self._collector)
+        self._watched = WatchedTraining(self._algorithm, self._link, supervision)
         self._is_training = False
+        PROCESS.is_taken = not num_workers
 
     def _config(self, simulator: Simulator, start: int) -> Any:
         subject, experiment = self._subject, self._subject.experiment
-        env_config: dict[str, Any] = {"collector": self._collector}
+        env_config: dict[str, Any] = {"link": self._link}
         config = make_config(subject, self._num_workers, GuardedSimulator, env_config)
         config.debugging(seed=reset_seed(experiment.seed, Stream.LEARNER, start))
         env_config["settings"] = GuardSettings(
             simulator,
+            rules_of(experiment),
             subject.observations,
             subject.actions,
             experiment.resources.envs_per_group,
@@ -81,8 +97,6 @@ class RLlibEngine:
             experiment.normalize.observations,
             experiment.normalize.rewards,
             experiment.env.restart_every,
-            experiment.env.check_bounds,
-            experiment.env.step_timeout,
         )
         return config.environment(env_config=env_config)
 
@@ -103,27 +117,24 @@ class RLlibEngine:
         """The columns that the algorithm adds to the record."""
         return tuple(self._figures)
 
-    def iterate(self, fraction_done: float, interrupted: Interrupted, tell: Tell) -> Iteration:
+    def iterate(self, fraction_done: float) -> Iteration:
         """Let RLlib train once; the state to be saved changes only if all of it succeeds.
-
-        Nothing is told before it ends.
 
         Raises:
             SimulatorError, SamplingAbandonedError, NonFiniteUpdateError, RayLostError: the state is as it was
                 before.
         """
         started = time.perf_counter()
-        self._interrupted = interrupted
-        STATION.scales = self._scales()
-        if self._collector:
-            get(self._collector.set_scales.remote(STATION.scales), interrupted)
+        PROCESS.scales = self._scales()
+        if self._link is not None:
+            self._get(self._link.reports.set_scales.remote(PROCESS.scales))
         self._is_training = True
-        result = self._watched.train(interrupted) if self._num_workers else self._train_here(interrupted)
+        result = self._watched.train() if self._num_workers else self._train_here()
         self._is_training = False
         seconds = time.perf_counter() - started
-        report = get(self._collector.take.remote(), interrupted) if self._collector else STATION.take()
+        sample = self._get(self._link.reports.take.remote()) if self._link is not None else PROCESS.take()
         figures = result.get("learners", {}).get("default_policy", {})
-        captured = state.capture(self._algorithm, *self._merged(report))
+        captured = state.capture(self._algorithm, *self._merged(sample))
         if not captured.is_finite or _has_diverged(figures):
             raise NonFiniteUpdateError(
                 "the update of RLlib's learner was not finite and is not kept\n"
@@ -132,9 +143,8 @@ class RLlibEngine:
         self._captured = captured
         learn_seconds = min(seconds, _learn_seconds(result))
         return Iteration(
-            steps=report.steps,
-            episodes=report.episodes,
-            failures=report.failures,
+            steps=sample.steps,
+            episodes=sample.episodes,
             workers_lost=self._watched.take_losses(),
             metrics={name: _figure(figures.get(key)) for name, key in self._figures.items()},
             sample_seconds=seconds - learn_seconds,
@@ -142,23 +152,26 @@ class RLlibEngine:
             wait_seconds=0.0,
         )
 
-    def _train_here(self, interrupted: Interrupted) -> dict[str, Any]:
-        STATION.interrupted = interrupted
+    def _get(self, reference: Any) -> Any:
+        return get(reference, self._supervision.interrupted)
+
+    def _train_here(self) -> dict[str, Any]:
         try:
-            with self._hangs_interrupted():
+            with self._called_here():
                 result: dict[str, Any] = self._algorithm.train()
             return result
         except EscapeError as escape:
             raise escape.error from None
 
-    def _hangs_interrupted(self) -> AbstractContextManager[None]:
-        return interrupted_on_hang(self._subject.experiment.env.step_timeout, lambda: STATION.under_way)
+    def _called_here(self) -> AbstractContextManager[None]:
+        timeout, hung = self._subject.experiment.env.step_timeout, self._supervision.hung
+        return called_here(timeout, state=self._simulators_state, hung=hung)
 
-    def _merged(self, report: Report) -> tuple[Moments, Moments]:
+    def _merged(self, sample: Sample) -> tuple[Moments, Moments]:
         before = self._captured
         return (
-            before.observations.merged(report.observations) if report.observations else before.observations,
-            before.returns.merged(report.returns) if report.returns else before.returns,
+            before.observations.merged(sample.observations) if sample.observations else before.observations,
+            before.returns.merged(sample.returns) if sample.returns else before.returns,
         )
 
     def _scales(self) -> Scales:
@@ -187,20 +200,24 @@ class RLlibEngine:
             state.write_replay(self._algorithm, folder)
         return None
 
-    def close(self) -> list[SimulatorFailure]:
+    def close(self) -> None:
         """End the env runners, which may be in the middle of a long step; else close RLlib as it wants it."""
-        if self._collector is None:
-            with self._hangs_interrupted():
+        if self._link is None:
+            with self._called_here(), suppress(EscapeError):
                 self._algorithm.stop()
-            return STATION.take().failures
+            if PROCESS.journals is not None:
+                shutil.rmtree(PROCESS.journals, ignore_errors=True)
+            PROCESS.is_taken = False
+            return
         with suppress(RayLostError, SamplingAbandonedError):
-            for runner in get(self._collector.runners.remote(), self._interrupted):
+            for runner in self._get(self._link.reports.runners.remote()):
                 ray.kill(runner)
             self._watched.end()
-            ray.kill(self._collector)
+            self._supervision.report_all(self._link.inbox.take())
+            ray.kill(self._link.reports)
+            self._link.inbox.close()
         # Else its destructor does it later, and starts another Ray for that.
         self._algorithm.learner_group.shutdown()
-        return []
 
 
 def _learn_seconds(result: dict[str, Any]) -> float:

@@ -14,11 +14,11 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from muster.engines.rllib.configuring import Subject, make_model_config, quieten
+from muster.engines.rllib.config import Subject, make_model_config, quieten
 from muster.engines.rllib.spaces import ObservationCoder, decode_action
 from muster.experiment.schema import Experiment
-from muster.policies.normalizer import Scale
 from muster.policies.policy import ARRAYS_FILE, write_policy
+from muster.policies.scale import Scale
 
 Array = NDArray[Any]
 

@@ -13,13 +13,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from muster.simulators.decoding import stretch_of
-from muster.simulators.describing import Description
+from muster.simulators.describing import Description, is_channels_first
 from muster.simulators.encoding import ObservationEncoder
 
 Array = NDArray[Any]
-
-IMAGE_DIMENSIONS = (3,)
 
 
 class ObservationCoder:
@@ -29,6 +26,9 @@ class ObservationCoder:
         self.encoder = ObservationEncoder(description)
         self._is_image = description["kind"] == "image"
         self.shape = self.encoder.shape if self._is_image else (self.encoder.size,)
+        self._moves_channels = self._is_image and is_channels_first(self.shape)
+        if self._moves_channels:
+            self.shape = (*self.shape[1:], self.shape[0])
         self.scalable = self.encoder.scalable
 
     @property
@@ -47,6 +47,8 @@ class ObservationCoder:
         self.encoder.encode_into(row, observation)
         if not np.isfinite(row).all():
             raise ValueError("observation is not finite")
+        if self._moves_channels:
+            return np.moveaxis(row.reshape(self.encoder.shape), 0, -1)
         return row.reshape(self.shape)
 
 
@@ -77,11 +79,3 @@ def decode_action(description: Description, action: Any) -> Any:
     if np.dtype(description["dtype"]).kind in "iu":
         numbers = np.rint(numbers)
     return numbers.astype(description["dtype"]).reshape(description["shape"])
-
-
-def action_row(description: Description, action: Any) -> Array:
-    """Turn RLlib's action into the row from which `ActionDecoder` makes the simulator's, to repeat it by."""
-    if description["kind"] != "box":
-        return np.asarray(action, np.int64).reshape(-1)
-    centre, reach, _, _ = stretch_of(description)
-    return (np.asarray(action, np.float64).reshape(-1) - centre) / np.where(reach > 0, reach, 1.0)

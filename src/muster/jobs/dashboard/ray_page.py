@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.errors import InputError, JobError
-from muster.jobs.dashboard.finding import FoundDashboard
+from muster.jobs.dashboard.find_dashboard import FoundDashboard
 from muster.jobs.dashboard.hop import hop
 from muster.jobs.dashboard.page import LOOPBACK, await_page, free_port
 from muster.jobs.places.connection import CONNECT_SECONDS
@@ -71,9 +71,9 @@ def open_page_elsewhere(run: RunElsewhere, wanted: int | None) -> Iterator[RayPa
     """
     connection, relay = SshPlace(run.record).converse(["relay", run.folder])
     try:
-        told = _first_answer(connection.host, relay)
-        if told.get("reason"):
-            raise JobError(told["reason"])
+        answer = _first_answer(connection.host, relay)
+        if answer.get("reason"):
+            raise JobError(answer["reason"])
         port = free_port(wanted)
 
         def is_up() -> bool:
@@ -82,9 +82,9 @@ def open_page_elsewhere(run: RunElsewhere, wanted: int | None) -> Iterator[RayPa
         def loss() -> str | None:
             return f"{connection.host}: {_complaint(relay)}" if relay.poll() else None
 
-        with connection.forward(port, told["target"]):
+        with connection.forward(port, answer["target"]):
             await_page(port, _PUBLIC_PATH, loss)
-            yield RayPage(port, told["token"], told["host"], is_up, loss)
+            yield RayPage(port, answer["token"], answer["host"], is_up, loss)
     finally:
         _end(relay)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.clusters.temporary import temporary_folder
 from muster.errors import JobError
-from muster.jobs.dashboard.finding import FoundDashboard, find_dashboard, why_none
+from muster.jobs.dashboard.find_dashboard import FoundDashboard, find_dashboard, why_none
 from muster.jobs.dashboard.hop import hop
 from muster.jobs.dashboard.page import LOOPBACK
 
@@ -32,15 +32,15 @@ def relay(run: Path) -> None:
         _answer({"reason": why_none(run)})
         return
     record = found.record
-    told = {"host": record.hostname, "token": record.token}
+    answer = {"host": record.hostname, "token": record.token}
     if found.is_here:
-        _answer({**told, "target": f"{LOOPBACK}:{record.port}"})
+        _answer({**answer, "target": f"{LOOPBACK}:{record.port}"})
         _stay(found, lambda: None)
         return
     with temporary_folder() as folder:
         socket = folder / "dashboard"
         with hop(record.host, record.port, str(socket), may_ask=False) as way:
-            _answer({**told, "target": str(socket)})
+            _answer({**answer, "target": str(socket)})
             _stay(found, way.loss)
 
 
@@ -52,5 +52,5 @@ def _stay(found: FoundDashboard, loss: Callable[[], str | None]) -> None:
             raise JobError(reason)
 
 
-def _answer(told: dict[str, Any]) -> None:
-    print(json.dumps(told), flush=True)
+def _answer(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)

@@ -41,8 +41,8 @@ def _answered(group: Sequence[RunElsewhere], *, may_ask: bool) -> list[RunState]
     """Ask for one run by its folder, or for all of that place."""
     place = find_place(group[0].record)
     early = [place.early_state(run) for run in group]
-    states = [_early(run, *told) for run, told in zip(group, early, strict=True) if told is not None]
-    group = [run for run, told in zip(group, early, strict=True) if told is None]
+    states = [_early(run, *known) for run, known in zip(group, early, strict=True) if known is not None]
+    group = [run for run, known in zip(group, early, strict=True) if known is None]
     if not group:
         return states
     folder = str(Path(group[0].record.first.folder).parent)

@@ -171,7 +171,7 @@ class Connection:
             ) from None
         except subprocess.TimeoutExpired:
             raise UnreachableError(f"{self.host}: rsync did not end within {seconds:g} s") from None
-        # 24: files that were there when rsync looked have gone since, as checkpoints do while a run goes on.
+        # 24: files that were there when rsync looked have gone since, as checkpoints do while a run continues.
         if done.returncode not in (0, 24):
             lines = done.stderr.decode(errors="replace").strip().splitlines()
             error = UnreachableError if done.returncode in (_FAILED, 30, 35) else JobError

@@ -16,7 +16,7 @@ from muster.files.ownership import OWN_FOLDER
 from muster.jobs.folder import JobFolder
 from muster.jobs.request import Request
 from muster.jobs.snapshot import Project
-from muster.jobs.submission import Part, SubmitOptions
+from muster.jobs.submission_plan import Part, SubmitOptions
 from muster.runs.files import write_json
 
 RUNS = "runs"

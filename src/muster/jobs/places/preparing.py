@@ -75,7 +75,7 @@ class Failures(dict[str, JobError]):
 
 
 def for_each(hosts: Iterable[Host], work: Callable[[Host], Result], failures: Failures) -> dict[Host, Result]:
-    """Do something on all hosts at once; those that fail are added to the failures, the others go on."""
+    """Do something on all hosts at once; those that fail are added to the failures, the others continue."""
 
     def attempt(host: Host) -> tuple[Host, Result | JobError]:
         try:

@@ -28,7 +28,7 @@ BEGIN = "muster:begin"
 END = "muster:end:"
 """Before the exit code of a command whose output is shown."""
 POINTERS = ("latest", "best")
-"""Files of `checkpoints/` that name a checkpoint."""
+"""Those of `runs/checkpoints.py`, which cannot be imported here."""
 NOT_PACKED = ("lock", "part.json", ".*.[0-9]*")
 """What belongs to processes there: locks, secrets, files that are just being written."""
 _PACKAGE = ".fetch-"

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from muster.clusters.local import reread_authentication
 from muster.clusters.ray_address import is_loopback
 from muster.errors import JobError
 from muster.jobs.places.connection import UnreachableError
+from muster.ray_private import PACKAGE_LOGGER, reread_authentication
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 120.0
@@ -26,7 +26,7 @@ _OF_ANOTHER_RAY = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_JOB_HEADERS")
 _TALKATIVE = (
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
-    "ray._private.runtime_env.packaging",
+    PACKAGE_LOGGER,
 )
 """Loggers of Ray's that tell of every package that is sent."""
 _LARGEST_ANSWER = 65_536

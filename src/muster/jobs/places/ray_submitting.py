@@ -23,7 +23,8 @@ from muster.jobs.places.requirements import MINOR, Requirements, public_version
 from muster.jobs.places.shipment import Shipment, default_folder, pack_shipment
 from muster.jobs.places.submitting import Sent
 from muster.jobs.request import Request
-from muster.jobs.submission import choose_folder, require_trainable, run_base
+from muster.jobs.submission import require_trainable, run_base
+from muster.jobs.submitted_folder import choose_folder
 from muster.runs.folder import ELSEWHERE
 
 PARCEL = "parcel.json"

@@ -12,6 +12,7 @@ from pathlib import Path
 from muster.clusters.named import SSH, FoundCluster
 from muster.errors import InputError
 from muster.experiment import LoadedExperiment
+from muster.experiment.quantities import counted
 from muster.jobs.places.preparing import Notice, Wanted
 from muster.jobs.places.requirements import extras_of, required
 from muster.jobs.request import Request
@@ -81,8 +82,14 @@ def host_names(cluster: FoundCluster) -> list[str]:
             f'    write hosts = ["node1", "node2"] into [clusters.{cluster.name}]'
         )
     if settings.nodes and settings.nodes > len(settings.hosts):
-        raise InputError(f"--nodes {settings.nodes}: {cluster.name} has {len(settings.hosts)} hosts")
-    return list(dict.fromkeys(settings.hosts[: settings.nodes or None]))
+        raise InputError(f"--nodes {settings.nodes}: {cluster.name} has {counted(len(settings.hosts), 'host')}")
+    names = list(dict.fromkeys(settings.hosts[: settings.nodes or None]))
+    if settings.min_nodes and settings.min_nodes > len(names):
+        raise InputError(
+            f"--min-nodes {settings.min_nodes}: the run has {counted(len(names), 'host')} of {cluster.name}\n"
+            "    ask for fewer, or give it more hosts with --nodes"
+        )
+    return names
 
 
 def _require_sendable(request: Request, loaded: LoadedExperiment | None) -> None:

@@ -16,11 +16,10 @@ from muster.errors import JobError
 from muster.jobs.commands import UnansweredError
 from muster.jobs.places.connection import Connection, UnreachableError
 from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_line
+from muster.runs.checkpoints import POINTERS
 from muster.runs.folder import CODE, ELSEWHERE
 
 CANCEL_SECONDS = 180.0
-POINTERS = ("latest", "best")
-"""Files of `checkpoints/` that name a checkpoint."""
 ALL_ELSE = (
     *("--archive", "--safe-links", "--partial"),
     *(f"--exclude=checkpoints/{name}" for name in POINTERS),

@@ -23,7 +23,9 @@ from muster.jobs.places.record import Elsewhere, HostRecord, RunElsewhere, last_
 from muster.jobs.places.shipment import Shipment, default_folder, plan_shipment
 from muster.jobs.places.ssh import SshPlace
 from muster.jobs.request import Request
-from muster.jobs.submission import Part, choose_folder, run_base
+from muster.jobs.submission import run_base
+from muster.jobs.submission_plan import Part
+from muster.jobs.submitted_folder import choose_folder
 from muster.runs.folder import ELSEWHERE
 
 START_SECONDS = 120.0

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 from muster.errors import JobError
-from muster.jobs.places.ray_agent import POINTERS
+from muster.runs.checkpoints import POINTERS
 from muster.runs.files import explained
 from muster.runs.folder import ELSEWHERE
 

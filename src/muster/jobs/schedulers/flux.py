@@ -69,5 +69,4 @@ SCHEDULER = Scheduler(
     cancel=("flux", "cancel", "{job}"),
     ask=ask_states,
     job_variable="FLUX_JOB_ID",
-    signal=("flux", "job", "kill", "--signal={signal}", "{job}"),
 )

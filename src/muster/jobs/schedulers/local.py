@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.clusters.named import RAY, SSH
+from muster.environment_variables import LOCAL_JOB_VARIABLE
 from muster.errors import InputError
 from muster.jobs.commands import UnansweredError
 from muster.jobs.detached import MODULE, waits
-from muster.jobs.processes import JOB_VARIABLE, JobProcess, this_host
+from muster.jobs.processes import JobProcess, this_host
 from muster.jobs.schedulers.model import QUEUED, RUNNING, Job, JobAnswer, Scheduler
 
 _WITHOUT_EFFECT = (
@@ -66,7 +67,7 @@ SCHEDULER = Scheduler(
     dependency=("--after={job}",),
     cancel=(*_COMMAND, "cancel", "{job}"),
     ask=ask_states,
-    job_variable=JOB_VARIABLE,
+    job_variable=LOCAL_JOB_VARIABLE,
     chain="none",
     login_shell=False,
     is_launched=False,

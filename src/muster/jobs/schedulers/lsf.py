@@ -89,7 +89,6 @@ SCHEDULER = Scheduler(
     ask=ask_states,
     seconds_of_limit=60,
     job_variable="LSB_JOBID",
-    signal=("bkill", "-s", "{signal}", "{job}"),
     requeue_code=75,
     array_variable="LSB_JOBINDEX",
     array_job="{job}[{task}]",

@@ -59,8 +59,6 @@ class Scheduler:
     """Returns the states of jobs by id, without those that the scheduler has forgotten; raises UnansweredError."""
     job_variable: str
     """Holds the job's id inside the job."""
-    signal: tuple[str, ...] | None = None
-    """Sends `{signal}`, such as TERM, to all processes of a job."""
     requeue: tuple[str, ...] | None = None
     """Has the running job queued again; None if the scheduler has no such command."""
     saved_code: int = 75

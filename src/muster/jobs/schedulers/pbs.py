@@ -138,7 +138,6 @@ SCHEDULER = Scheduler(
     cancel=("qdel", "{job}"),
     ask=ask_states,
     job_variable="PBS_JOBID",
-    signal=("qsig", "-s", "{signal}", "{job}"),
     array_variable="PBS_ARRAY_INDEX",
     queues=ask_queues,
 )

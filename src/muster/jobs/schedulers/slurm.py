@@ -143,7 +143,6 @@ SCHEDULER = Scheduler(
     cancel=("scancel", "{job}"),
     ask=ask_states,
     job_variable="SLURM_JOB_ID",
-    signal=("scancel", "--signal={signal}", "{job}"),
     requeue=("scontrol", "requeue", "{job}"),
     array_variable="SLURM_ARRAY_TASK_ID",
     array_job_variable="SLURM_ARRAY_JOB_ID",

@@ -1,0 +1,1 @@
+"""From batches to better parameters: the learner and its algorithms."""

@@ -1,0 +1,1 @@
+"""Policy and value networks behind one protocol, and the rows that they read."""

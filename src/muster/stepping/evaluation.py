@@ -1,0 +1,115 @@
+"""How well a policy does: episodes on a simulator beside those that are trained in, here or in a process apart."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from muster.policies import Policy, load_policy
+from muster.simulators.masks import mask_in
+from muster.simulators.seeding import ProcessRandomness, Stream, generator
+from muster.simulators.simulator import Simulator
+from muster.stepping.apart import ApartProcess
+from muster.stepping.episodes import Episode, play
+from muster.stepping.failures import Supervision
+from muster.stepping.here import called_here
+from muster.stepping.live import FailedCallError, LiveSimulator
+from muster.stepping.process_state import NUMPY_ERRORS
+from muster.stepping.rules import Rules
+from muster.stepping.threads import threads
+
+
+@dataclass(frozen=True)
+class EvaluationTask:
+    """Which episodes to play; plain data."""
+
+    simulator: Simulator
+    rules: Rules
+    episodes: int
+    seed: int
+    deterministic: bool = True
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How some episodes went."""
+
+    episodes: int
+    return_mean: float
+    return_std: float
+    length_mean: float
+
+    @classmethod
+    def of(cls, episodes: list[Episode]) -> Evaluation:
+        """Summarise episodes."""
+        totals = [episode.total for episode in episodes]
+        return cls(
+            len(episodes),
+            float(np.mean(totals)),
+            float(np.std(totals)),
+            float(np.mean([episode.length for episode in episodes])),
+        )
+
+
+def evaluate_here(policy: Policy, task: EvaluationTask, supervision: Supervision) -> Evaluation:
+    """Let a policy act in this process; leaves the process's random numbers as they were.
+
+    Raises:
+        FailedCallError: if the simulator fails.
+        SamplingAbandonedError: when there is no time left.
+    """
+    with called_here(task.rules.step_timeout):
+        return _evaluate(policy, task, supervision.require_time)
+
+
+def evaluate_apart(policy: Policy, task: EvaluationTask, process: ApartProcess) -> Evaluation:
+    """Let a policy act in a process of its own, which the simulator may end.
+
+    Raises:
+        FailedCallError: if the simulator fails, or ends its process.
+        SamplingAbandonedError: when there is no time left.
+    """
+    with tempfile.TemporaryDirectory(prefix="muster-policy-") as folder:
+        policy.save(Path(folder))
+        result: Evaluation = process.call(evaluate_saved, folder, task)
+    return result
+
+
+def evaluate_saved(folder: str, task: EvaluationTask, *, journals: Path | None = None) -> Evaluation:
+    """Let the policy act that a folder holds.
+
+    Raises:
+        FailedCallError: if the simulator fails.
+    """
+    return _evaluate(load_policy(folder, trust=True), task, journals=journals)
+
+
+def _evaluate(
+    policy: Policy,
+    task: EvaluationTask,
+    on_step: Callable[[], None] = lambda: None,
+    journals: Path | None = None,
+) -> Evaluation:
+    rng = generator(task.seed, Stream.EVALUATION)
+    live = LiveSimulator(task.simulator, task.rules, journals=journals)
+
+    def act(observation: Any, info: Any) -> Any:
+        return policy.act(observation, mask=mask_in(info), deterministic=task.deterministic, rng=rng)
+
+    with (
+        ProcessRandomness(task.seed, Stream.EVALUATION).installed(),
+        threads(1),
+        np.errstate(**NUMPY_ERRORS),
+    ):
+        try:
+            live.build()
+            return Evaluation.of(list(play(live, act, task.episodes, task.seed, on_step, policy.begin_episode)))
+        finally:
+            with suppress(FailedCallError):
+                live.close()

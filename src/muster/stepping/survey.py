@@ -1,0 +1,139 @@
+"""What is learned from one simulator before it is trained in: its spaces, its speed, whether it can be saved."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from muster.errors import SimulatorError
+from muster.simulators.masks import random_action
+from muster.simulators.plain_spaces import plain_space
+from muster.simulators.seeding import ProcessRandomness, Stream
+from muster.simulators.simulator import Simulator
+from muster.stepping.apart import ApartProcess, ProcessDiedError
+from muster.stepping.calls import Call
+from muster.stepping.failures import SimulatorFailure, simulator_error
+from muster.stepping.here import called_here
+from muster.stepping.live import FailedCallError, LiveSimulator
+from muster.stepping.pickle_check import pickle_problem
+from muster.stepping.rules import Rules
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be learned besides the spaces; plain data."""
+
+    seed: int
+    seconds_of_steps: float = 0.0
+    pickling: bool = False
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The spaces of a simulator, and what else was wanted.
+
+    `step_seconds` is None if it was not wanted, or the simulator failed when it was tried.
+    """
+
+    observation_space: Any
+    action_space: Any
+    build_seconds: float
+    step_seconds: float | None = None
+    pickle_problem: str | None = None
+    reward_threshold: float | None = None
+
+
+def survey_here(simulator: Simulator, rules: Rules, wanted: Wanted) -> Survey:
+    """Look at a simulator in this process.
+
+    Raises:
+        SimulatorError: if it cannot be built.
+    """
+    try:
+        with called_here(rules.step_timeout):
+            found = survey(simulator, rules, wanted)
+            close_surveyed()
+            return found
+    except FailedCallError as error:
+        raise _of_no_use(simulator, error.failure) from None
+
+
+def survey_apart(simulator: Simulator, rules: Rules, wanted: Wanted, process: ApartProcess) -> Survey:
+    """Look at a simulator in a process of its own; one that ends it is looked at again, and tried less.
+
+    Raises:
+        SimulatorError: if it cannot be built.
+    """
+    try:
+        try:
+            found: Survey = process.call(survey, simulator, rules, wanted)
+        except FailedCallError as error:
+            if error.failure.call == Call.BUILD.word:
+                raise
+            less = replace(wanted, seconds_of_steps=0.0, pickling=False)
+            found = process.call(survey, simulator, rules, less)
+            if wanted.pickling:
+                found = replace(found, pickle_problem=f"it failed when that was tried: {error.failure.error}")
+    except FailedCallError as error:
+        raise _of_no_use(simulator, error.failure) from None
+    # What goes wrong in closing it does not change what is known.
+    with suppress(FailedCallError, ProcessDiedError):
+        process.call(close_surveyed)
+    return found
+
+
+def survey(simulator: Simulator, rules: Rules, wanted: Wanted, *, journals: Path | None = None) -> Survey:
+    """Build a simulator and look at it; one that fails when it is stepped will do so in training, too.
+
+    It is left to `close_surveyed`.
+
+    Raises:
+        FailedCallError: if it cannot be built.
+    """
+    live = LiveSimulator(simulator, rules, journals=journals)
+    _surveyed.append(live)
+    with ProcessRandomness(wanted.seed, Stream.EVALUATION).installed():
+        began = time.perf_counter()
+        live.build()
+        seconds = time.perf_counter() - began
+        speed = step_seconds(live, wanted.seconds_of_steps) if wanted.seconds_of_steps else None
+        problem = pickle_problem(live) if wanted.pickling else None
+    observations, actions = (plain_space(space) for space in (live.env.observation_space, live.env.action_space))
+    return Survey(observations, actions, seconds, speed, problem, simulator.reward_threshold())
+
+
+_surveyed: list[LiveSimulator] = []
+
+
+def close_surveyed(*, journals: Path | None = None) -> None:
+    """Close what was looked at in this process."""
+    while _surveyed:
+        with suppress(FailedCallError):
+            _surveyed.pop().close()
+
+
+def step_seconds(live: LiveSimulator, at_most: float) -> float | None:
+    """Return the time of a step with random actions; None if the simulator fails."""
+    steps = 0
+    space = live.env.action_space
+    live.begin(0, 0)
+    started = time.perf_counter()
+    try:
+        observation, info = live.reset()
+        while not steps or time.perf_counter() - started < at_most:
+            observation, _, terminated, truncated, info = live.step(random_action(space, observation, info))
+            steps += 1
+            if terminated or truncated:
+                live.begin(0, 0)
+                observation, info = live.reset()
+    except FailedCallError:
+        return None
+    return (time.perf_counter() - started) / steps
+
+
+def _of_no_use(simulator: Simulator, failure: SimulatorFailure) -> SimulatorError:
+    what = "could not be built" if failure.call == Call.BUILD.word else f"failed in {failure.call}"
+    return simulator_error(f"{simulator.id}: the simulator {what}: {failure.error}", failure)

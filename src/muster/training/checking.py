@@ -1,0 +1,52 @@
+"""Check an experiment before training it: its simulator as training will step it, its keys as its engine will."""
+
+from __future__ import annotations
+
+from muster.engines.choosing import make_plan
+from muster.engines.engine import Request, rules_of
+from muster.errors import ExperimentError
+from muster.experiment import LoadedExperiment
+from muster.experiment.schema import Experiment
+from muster.simulators.verdict import Verdict
+from muster.stepping.apart import ApartProcess, ProcessDiedError
+from muster.stepping.checking import Finding, Planned, check_simulator, of_failure
+from muster.stepping.live import FailedCallError
+from muster.stepping.survey import Wanted, survey_apart
+from muster.training.memory import available_memory, require_memory
+
+
+def check_experiment(loaded: LoadedExperiment) -> list[Finding]:
+    """Try the simulator in a process of its own, then let the engine judge the experiment.
+
+    Raises:
+        ExperimentError: if there is no such simulator.
+    """
+    rules, simulator = rules_of(loaded.experiment), loaded.experiment.simulator()
+    process = ApartProcess(rules.step_timeout)
+    try:
+        findings: list[Finding] = process.call(check_simulator, simulator, rules, _planned(loaded.experiment))
+        if any(finding.verdict is Verdict.PROBLEM for finding in findings):
+            return findings
+        survey = survey_apart(simulator, rules, Wanted(loaded.experiment.seed), process)
+    except FailedCallError as error:
+        return [of_failure(error.failure)]
+    except ProcessDiedError as error:
+        return [Finding(Verdict.PROBLEM, "process", str(error))]
+    finally:
+        process.close()
+    try:
+        require_memory(loaded, survey)
+        make_plan(Request(loaded, simulator, survey, 0, False, lambda _: None))
+    except ExperimentError as error:
+        findings += [
+            Finding(Verdict.PROBLEM, problem.place, problem.message, problem.hint) for problem in error.problems
+        ]
+    return findings
+
+
+def _planned(experiment: Experiment) -> Planned:
+    """Return how many simulators there will be; RLlib has a group for each worker."""
+    resources, groups = experiment.resources, experiment.resources.env_groups
+    if experiment.algorithm.engine == "rllib":
+        groups = max(1, resources.workers) if isinstance(resources.workers, int) else 1
+    return Planned(groups, resources.envs_per_group, available_memory())

@@ -1,0 +1,110 @@
+"""Simulators of the old Gym: adapted where that loses nothing, refused with the reason otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from muster import train
+from muster.simulators.simulator import Simulator
+from muster.stepping.building import build
+from muster.stepping.checking import check_simulator
+from muster.stepping.old_gym import OldGymAdapter, converted
+from muster.stepping.rules import Rules
+from muster.training import TrainOptions
+
+
+class Box:
+    """Looks like the old Gym's."""
+
+    def __init__(self, low: float, high: float, shape: tuple[int, ...]) -> None:
+        self.low, self.high = np.full(shape, low), np.full(shape, high)
+        self.shape, self.dtype = shape, np.dtype(np.float32)
+
+
+class Discrete:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+class Tuple:
+    def __init__(self, parts: list[Any]) -> None:
+        self.spaces = parts
+
+
+class Graph:
+    """Has no counterpart."""
+
+
+class Old:
+    """An old simulator: episodes of five steps, cut by a time limit if it is told so."""
+
+    observation_space, action_space = Box(-1, 1, (2,)), Discrete(2)
+
+    def __init__(self, limited: bool = False) -> None:
+        self.limited, self.random = limited, np.random.RandomState(0)
+        self.closed, self.steps = False, 0
+
+    def seed(self, seed: int) -> list[int]:
+        self.random = np.random.RandomState(seed)
+        return [seed]
+
+    def reset(self) -> Any:
+        self.steps = 0
+        return self.random.uniform(-1, 1, 2).astype(np.float32)
+
+    def step(self, action: int) -> tuple[Any, float, bool, dict[str, Any]]:
+        self.steps += 1
+        done = self.steps == 5
+        info = {"TimeLimit.truncated": True} if done and self.limited else {}
+        return self.random.uniform(-1, 1, 2).astype(np.float32), 1.0, done, info
+
+
+class ThreeValues(Old):
+    def step(self, action: int) -> Any:
+        return super().step(action)[:3]
+
+
+def played(limited: bool) -> tuple[bool, bool]:
+    env = build(Simulator(f"{__name__}:Old", {"limited": limited}))
+    first, info = env.reset(seed=3)
+    again, _ = env.reset(seed=3)
+    assert info == {} and np.array_equal(first, again)
+    for _ in range(5):
+        _, _, terminated, truncated, _ = env.step(0)
+    return terminated, truncated
+
+
+def test_an_end_is_told_from_a_time_limit() -> None:
+    assert played(limited=False) == (True, False)
+    assert played(limited=True) == (False, True)
+
+
+def test_spaces_are_converted() -> None:
+    space = converted(Tuple([Box(0, 1, (3,)), Discrete(4)]))
+    assert space == spaces.Tuple([spaces.Box(0, 1, (3,)), spaces.Discrete(4)])
+    assert converted(spaces.Discrete(2)) == spaces.Discrete(2)
+    with pytest.raises(TypeError, match=r"test_old_gym.Graph is no space of Gymnasium's or the old Gym's"):
+        converted(Graph())
+
+
+def test_a_wrong_number_of_values_says_what_is_expected() -> None:
+    env = OldGymAdapter(ThreeValues())
+    env.reset(seed=0)
+    with pytest.raises(TypeError, match="step returned 3 values, expected five: observation, reward"):
+        env.step(0)
+
+
+def test_check_says_that_it_is_adapted() -> None:
+    findings = check_simulator(Simulator(f"{__name__}:Old"), Rules())
+    assert [f.message for f in findings if "old Gym" in f.message], findings
+    assert not [f for f in findings if f.verdict == "problem"]
+
+
+def test_it_can_be_trained_in(tmp_path: Any) -> None:
+    overrides = {"resources.workers": 0, "stop.iterations": 2, "name": "run", "env.max_episode_steps": 3}
+    result = train(f"{__name__}:Old", overrides=overrides, options=TrainOptions(runs_dir=tmp_path))
+    assert result.return_mean == 3
