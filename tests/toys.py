@@ -177,14 +177,16 @@ class Slow(Guess):
 
 
 class SlowOnceTold(Guess):
-    """Takes its time for a step as soon as a file is there."""
+    """Takes its time for a step as soon as a file is there, and writes another one beside it when it does."""
 
     def __init__(self, file: str = "slow") -> None:
         super().__init__()
         self.file = Path(file).resolve()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(0.02 if self.file.exists() else 0.0)
+        if self.file.exists():
+            self.file.with_name("slow-step").touch()
+            time.sleep(0.02)
         return super().step(action)
 
 

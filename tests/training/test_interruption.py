@@ -52,9 +52,11 @@ def test_the_wall_time_saves_before_it_ends(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
-    slow = ["train", "tests.toys:Slow", *ENDLESS[2:]]
+    slow = ["train", "tests.toys:SlowOnceTold", *ENDLESS[2:], "--set", f"env.config.file={tmp_path / 'slow'}"]
     process = start_muster(*slow, cwd=tmp_path)
-    wait_until((tmp_path / "runs" / "run" / "metrics.csv").exists, "the run to start")
+    wait_for_iterations(tmp_path)
+    (tmp_path / "slow").touch()
+    wait_until((tmp_path / "slow-step").exists, "a slow step")
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert process.poll() is None

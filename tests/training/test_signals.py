@@ -103,10 +103,12 @@ def test_the_same_signal_twice_at_once_counts_once(tmp_path: Path, scratch: Path
 
 
 def test_a_second_signal_leaves_nothing_of_ray(tmp_path: Path, scratch: Path) -> None:
-    slow = ["train", "tests.toys:Slow", *ENDLESS[2:], "--workers", "2"]
-    process = start_muster(*slow, cwd=tmp_path, new_session=True, TMPDIR=str(scratch))
-    wait_until((tmp_path / "runs" / "run" / "metrics.csv").exists, "the run to start")
-    time.sleep(0.5)
+    slow = ["train", "tests.toys:SlowOnceTold", *ENDLESS[2:], "--workers", "2"]
+    told = ["--set", f"env.config.file={tmp_path / 'slow'}"]
+    process = start_muster(*slow, *told, cwd=tmp_path, new_session=True, TMPDIR=str(scratch))
+    _wait_for_rows(tmp_path)
+    (tmp_path / "slow").touch()
+    wait_until((tmp_path / "slow-step").exists, "a slow step")
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert process.poll() is None
@@ -169,7 +171,7 @@ def test_a_long_iteration_is_abandoned_in_a_short_grace_period(
     process = start_muster(*slow, *told, cwd=tmp_path, new_session=True, TMPDIR=str(scratch), **flux)
     _wait_for_rows(tmp_path)
     (tmp_path / "slow").touch()
-    time.sleep(1)
+    wait_until((tmp_path / "slow-step").exists, "a slow step")
     sent = time.monotonic()
     os.killpg(process.pid, signal.SIGTERM)
     _, stderr = process.communicate(timeout=30)
