@@ -186,7 +186,7 @@ def test_mistakes_are_explained(command: list[str], code: int, message: str, fol
     assert not own, "a traceback of muster's own"
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.long)])
 def test_a_simulator_s_own_traceback_is_shown(workers: str, folder: Path) -> None:
     command = ["train", "tests.toys:Failing", "--set", "env.config.at=1", "--workers", workers, "--json"]
     done = muster(*command, "--name", f"failing-{workers}", cwd=folder)

@@ -165,6 +165,7 @@ def test_a_socket_path_is_short_enough(own_ray: Path) -> None:
     assert max(len(os.fsencode(path)) for path in sockets) <= 107
 
 
+@pytest.mark.long
 def test_a_handler_of_term_is_kept_while_ray_is_there_and_after(tmp_path: Path) -> None:
     script = (
         "import os, signal\n"

@@ -79,7 +79,7 @@ def without_work(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(home._Run if function == "execute" else home, function, nothing)
 
 
-@pytest.mark.parametrize("cases", [200, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("cases", [100, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 @pytest.mark.usefixtures("without_work")
 def test_files_and_flags(cases: int, tmp_path: Path, original: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -77,7 +77,9 @@ def open_mpi(sshd: Sshd) -> Mpi:
     return mpi_kinds.OPEN_MPI
 
 
-@pytest.fixture(params=mpi_kinds.KINDS, ids=lambda kind: kind.name)
+@pytest.fixture(
+    params=[mpi_kinds.OPEN_MPI, pytest.param(mpi_kinds.MPICH, marks=pytest.mark.long)], ids=lambda kind: kind.name
+)
 def mpi(request: pytest.FixtureRequest, sshd: Sshd) -> Mpi:
     """Each kind of MPI in turn, able to start ranks on all hosts of `lab`."""
     kind: Mpi = request.param

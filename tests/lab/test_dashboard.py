@@ -119,6 +119,7 @@ def assert_only_the_token_lets_in(desk: Desk, address: str, token: str) -> None:
     assert desk.get(f"{address}{PROTECTED}", token) == "200"
 
 
+@pytest.mark.long
 def test_a_run_over_ssh_is_looked_at_from_the_laptop(lab: Lab, sshd: Sshd, tmp_path: Path) -> None:
     researcher = Researcher(lab, sshd, lab.login, lab.nodes[:1])
     researcher.write(lab.login, "project/exp.toml", EXPERIMENT.format(prefix=sys.prefix))

@@ -175,6 +175,7 @@ def test_a_run_goes_through_every_state_and_is_what_was_submitted(lab: Lab, desk
     assert_nothing_is_left([lab.login, *lab.nodes])
 
 
+@pytest.mark.long
 def test_a_cancelled_run_has_saved_and_nothing_is_left(lab: Lab, desk: Desk) -> None:
     desk.experiment(iterations=10_000)
     desk.submit("exp.toml")

@@ -44,6 +44,7 @@ def test_a_list_of_hosts_is_launched_over_ssh_from_outside(lab: Lab, sshd: Sshd,
     assert_nothing_is_left([lab.login, *lab.nodes])
 
 
+@pytest.mark.long
 def test_a_launch_over_ssh_ends_with_the_one_who_started_it(lab: Lab, sshd: Sshd, shared: Path) -> None:
     script = shared / "count.py"
     script.write_text(

@@ -104,6 +104,7 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
 
 
+@pytest.mark.long
 def test_a_run_on_a_ray(lab: Lab, ray: RayCluster, laptop: Host) -> None:
     on = ("--on", f"ray:{ray.address}")
     began = time.monotonic()

@@ -67,7 +67,7 @@ def log(host: Host, user: str) -> str:
 @pytest.mark.parametrize(
     "arguments",
     [
-        TRAIN,
+        pytest.param(TRAIN, marks=pytest.mark.long),
         ["launch", "--cpus", "2", "--", MUSTER, *TRAIN],
         ["doctor", "CartPole-v1"],
         pytest.param(["sweep", "sweep.toml"], marks=pytest.mark.long),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import time
@@ -118,28 +117,6 @@ def test_killed_at_random_instants(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_killed_200_times_at_random_instants(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, kills=200, seed=1)
-
-
-def test_a_signal_to_every_process_saves_with_workers_too(tmp_path: Path) -> None:
-    command = [
-        "train",
-        "CartPole-v1",
-        "--workers",
-        "2",
-        "--name",
-        "run",
-        "--quiet",
-        "--stop-steps",
-        "1e9",
-        "--json",
-    ]
-    process = start_muster(*command, cwd=tmp_path, new_session=True)
-    wait_for_iterations(tmp_path)
-    os.killpg(process.pid, signal.SIGUSR2)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 75, stderr
-    result = json.loads(stdout.splitlines()[-1])
-    assert int(Path(result["checkpoint"]).name) == result["iterations"] > 0
 
 
 @pytest.mark.long

@@ -121,7 +121,7 @@ def check(how: str, message: str, folder: Path, heard: Heard) -> None:
             assert file["step"] == FAILS_AT == len(file["actions"]) - 1
 
 
-IN_WORKERS = {"raise", "build", "hang"}
+IN_WORKERS = {"raise", "build", "segfault", "hang in C"}
 """Those that are tried in workers, too, when there is little time."""
 
 
@@ -227,7 +227,9 @@ def test_failures_of_a_worker_that_is_lost_later_are_not_counted_again(
     assert len(set(episodes)) == len(episodes) == len(heard.failures)
 
 
-@pytest.mark.parametrize("how", PROCESS_ENDED)
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[] if how in IN_WORKERS else pytest.mark.long) for how in PROCESS_ENDED]
+)
 def test_a_worker_that_the_simulator_ends_is_replaced(how: str, tmp_path: Path, ray_with_four_cpus: None) -> None:
     result, heard = run(how, 2, tmp_path)
     assert (result.state, result.steps) == ("finished", 480)

@@ -67,7 +67,13 @@ def _require_saved(folder: Path, stdout: str, code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGHUP, 143), pytest.param(signal.SIGTERM, 143, marks=LONG), (signal.SIGINT, 130)]
+    ("number", "code"),
+    [
+        (signal.SIGHUP, 143),
+        pytest.param(signal.SIGTERM, 143, marks=LONG),
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGUSR2, 75, marks=LONG),
+    ],
 )
 def test_a_signal_to_the_group_saves_with_workers(
     number: signal.Signals, code: int, tmp_path: Path, scratch: Path

@@ -35,7 +35,7 @@ def saved_state(run: Path) -> dict[str, Any]:
     return saved
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_a_simulator_that_always_fails_ends_the_run_with_its_own_traceback(
     workers: int, tmp_path: Path, ray_with_four_cpus: None
 ) -> None:

@@ -86,7 +86,7 @@ def test_the_same_ppo_file_means_the_same_on_both_engines() -> None:
     assert (config.grad_clip, config.use_kl_loss, config.vf_clip_param) == (0.5, False, float("inf"))
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_module_of_one_s_own(workers: int, tmp_path: Path, ray_with_four_cpus: None) -> None:
     changes: dict[str, Any] = {"model__class": str(ROOT / MODEL_CLASS), "resources__workers": workers}
     small(str(ROOT / "examples" / "ratio" / "ratio.toml"), tmp_path, **changes)
