@@ -41,6 +41,7 @@ KINDS = (
     "os._exit",
     "segfault",
     "kill",
+    "os._exit with a forked child",
     "chdir",
     "signal handlers",
     "environment",

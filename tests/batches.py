@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -105,6 +106,26 @@ def asynchronous(num_envs: int, of: str = "Guess", mode: str = "Disabled") -> Ve
     """Build a batch of toys, each in a process of its own."""
     make = getattr(toys, of)
     return AsyncVectorEnv([make] * num_envs, autoreset_mode=AutoresetMode(mode))
+
+
+class HangsOnce(toys.Guess):
+    """Hangs at its fifth step, in the first batch that is built beside a file that is not there yet."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file, self.steps = Path(file), 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps == 5 and not self.file.exists():
+            self.file.touch()
+            time.sleep(120)
+        return super().step(action)
+
+
+def hanging_processes(num_envs: int, file: str) -> VectorEnv[Any, Any, Any]:
+    """Build a batch with a process for each simulator, of which one hangs."""
+    return AsyncVectorEnv([lambda: HangsOnce(file)] * num_envs)
 
 
 def _sync(makers: Any, mode: str) -> VectorEnv[Any, Any, Any]:

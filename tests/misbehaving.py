@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import socket
@@ -113,7 +114,7 @@ def misbehave(how: str, outcome: tuple[Any, ...]) -> Any:
             while True:
                 with suppress(TimeoutError):
                     time.sleep(60)
-        case "os._exit":
+        case "os._exit" | "os._exit with a forked child":
             os._exit(7)
         case "segfault":
             ctypes.string_at(0)
@@ -160,6 +161,8 @@ def misuse_process(how: str) -> None:
             os.closerange(3, 64)
         case "children":
             subprocess.Popen(["sleep", "90"], close_fds=False)
+        case "os._exit with a forked child":
+            multiprocessing.get_context("fork").Process(target=time.sleep, args=(90,), daemon=True).start()
         case "threads":
             threading.Thread(target=time.sleep, args=(90,)).start()
         case "socket time-out":
@@ -219,3 +222,68 @@ class Unreliable(Misbehaving):
         with Path(self.counts).open("a") as file:
             file.write(f"{how}\n")
         return misbehave(how, outcome)
+
+
+class Odd(gymnasium.Env[Any, Any]):
+    """Does what no rule forbids: a mask for actions that take none, and what is no dict for its info."""
+
+    def __init__(self, how: str = "mask") -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,))
+        self.action_space = spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Box(-1, 1, (1,))})
+        if how != "mask of parts":
+            self.action_space = spaces.Box(-1, 1, (1,))
+        self.how, self.steps = how, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {} if self.how == "list" else self._info()
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return np.zeros(2, np.float32), 1.0, self.steps == LENGTH, False, self._info()
+
+    def _info(self) -> Any:
+        allowed = np.ones(2, np.int8)
+        return {"mask": {"action_mask": allowed}, "mask of parts": {"action_mask": {"a": allowed}}, "list": [1]}[
+            self.how
+        ]
+
+
+class LosesMask(gymnasium.Env[Any, Any]):
+    """Has a mask in all its observations but the last of an episode."""
+
+    def __init__(self) -> None:
+        mask = spaces.MultiBinary(2)
+        self.observation_space = spaces.Dict({"seen": spaces.Box(-1, 1, (1,)), "action_mask": mask})
+        self.action_space = spaces.Discrete(2)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return {"seen": np.zeros(1, np.float32), "action_mask": np.ones(2, np.int8)}, {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observation = {"seen": np.zeros(1, np.float32), "action_mask": np.ones(2, np.int8)}
+        if self.steps == LENGTH:
+            del observation["action_mask"]
+        return observation, 1.0, self.steps == LENGTH, False, {}
+
+
+class CopyDies(Misbehaving):
+    """Works, but a pickled copy of it ends its process."""
+
+    def __init__(self) -> None:
+        super().__init__("not")
+        self.is_copy = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.is_copy = True
+
+    def step(self, action: Any) -> Any:
+        if self.is_copy:
+            os._exit(9)
+        return super().step(action)

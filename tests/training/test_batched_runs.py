@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from muster import train
@@ -175,3 +176,18 @@ def test_what_is_no_batch_ends_as_a_wrong_experiment(
     with pytest.raises(ExperimentError, match=message) as caught:
         small(target, tmp_path, **settings)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_a_process_of_a_batch_that_hangs_is_ended_and_the_batch_replaced(
+    workers: int, tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    before = set(psutil.Process().children(recursive=True))
+    changes: Any = {"env__config": {"file": str(tmp_path / "hung")}, "env__step_timeout": 1}
+    result, heard = small("tests.batches:hanging_processes", tmp_path, resources__workers=workers, **changes)
+    assert result.state == "finished"
+    assert [error.partition(" =")[0] for error in heard.failures] == [
+        "TimeoutError: step took longer than env.step_timeout"
+    ]
+    left = set(psutil.Process().children(recursive=True)) - before if not workers else set()
+    assert not left

@@ -58,6 +58,7 @@ PROCESS_ENDED = {
     "segfault": "ProcessDied: Segmentation fault (in step: group ",
     "kill": "ProcessDied: the process exited without a traceback: os._exit, a kill, or the host's",
     "hang in C": "TimeoutError: step took longer than env.step_timeout",
+    "os._exit with a forked child": "ProcessDied: the process exited without a traceback: os._exit, a kill, or",
 }
 WITH_A_FRAME = {"raise", "reset", "build", "close", "memory", "sys.exit", "hang", "segfault", "hang in C"}
 
@@ -121,7 +122,7 @@ def check(how: str, message: str, folder: Path, heard: Heard) -> None:
             assert file["step"] == FAILS_AT == len(file["actions"]) - 1
 
 
-IN_WORKERS = {"raise", "build", "segfault", "hang in C"}
+IN_WORKERS = {"raise", "build", "hang in C", "os._exit with a forked child"}
 """Those that are tried in workers, too, when there is little time."""
 
 
@@ -370,3 +371,31 @@ def test_ctrl_c_is_heeded_at_once_while_a_simulator_is_built_or_closed(
     assert time.monotonic() - began < 5
     assert process.returncode == (130 if state is None else 0)
     assert state is None or json.loads(status.read_text())["state"] == state
+
+
+@pytest.mark.parametrize("how", ["mask", "mask of parts", "list"])
+def test_what_check_passes_is_trained_in(how: str, tmp_path: Path) -> None:
+    simulator = ["tests.misbehaving:Odd", "--set", f"env.config.how={how}"]
+    checked = muster("check", *simulator, cwd=tmp_path)
+    trained = muster("train", *simulator, "--workers", "0", "--stop-iterations", "1", "--quiet", cwd=tmp_path)
+    assert (checked.returncode, trained.returncode) == (0, 0), checked.stderr + trained.stderr
+
+
+def test_a_simulator_whose_copy_dies_is_trained_in_all_the_same(tmp_path: Path) -> None:
+    simulator = "tests.misbehaving:CopyDies"
+    checked = muster("check", simulator, cwd=tmp_path)
+    trained = muster("train", simulator, "--workers", "1", "--stop-iterations", "1", cwd=tmp_path)
+    assert "the process exited with code 9" in checked.stdout
+    assert trained.returncode == 0, trained.stderr
+    assert "resuming will begin new episodes" in trained.stdout
+
+
+def test_a_replay_in_a_simulator_that_takes_other_actions_is_refused(tmp_path: Path) -> None:
+    run("raise", 0, tmp_path)
+    path = tmp_path / "run" / "failures" / "0001.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "actions": [[0, 1] for _ in record["actions"]]}))
+    done = muster("play", "--replay", path, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "action 0, [0, 1], does not fit the simulator's action space Discrete(2)" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -37,6 +37,12 @@ class FailureInbox:
             ray.get_runtime_context().get_node_id(), soft=False
         )
         self._actor: Any = ray.remote(num_cpus=0, scheduling_strategy=here)(_Inbox).remote()
+        self._answer: Any = None
+        """What was asked for and is not there yet."""
+
+    def __reduce__(self) -> Any:
+        """A worker's copy only sends."""
+        return _copy, (self._actor,)
 
     def put(self, failure: SimulatorFailure) -> None:
         """Send a failure, and wait until it has arrived; without an actor, the run has ended."""
@@ -46,12 +52,18 @@ class FailureInbox:
             ray.get(self._actor.put.remote(failure))
 
     def take(self) -> list[SimulatorFailure]:
-        """Return what has arrived since this was last called."""
+        """Return what has arrived since this was last called; if the answer is late, the next call returns it."""
         import ray
 
+        self._answer = self._answer or self._actor.take.remote()
         failures: list[SimulatorFailure] = []
-        with suppress(ray.exceptions.RayError):
-            failures = ray.get(self._actor.take.remote(), timeout=TAKE_SECONDS)
+        try:
+            failures = ray.get(self._answer, timeout=TAKE_SECONDS)
+        except ray.exceptions.GetTimeoutError:
+            return failures
+        except ray.exceptions.RayError:
+            pass
+        self._answer = None
         return failures
 
     def close(self) -> None:
@@ -59,3 +71,9 @@ class FailureInbox:
         import ray
 
         ray.kill(self._actor)
+
+
+def _copy(actor: Any) -> FailureInbox:
+    inbox = FailureInbox.__new__(FailureInbox)
+    inbox._actor, inbox._answer = actor, None
+    return inbox

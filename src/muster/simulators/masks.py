@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ Array = NDArray[Any]
 
 def mask_in(info: Any) -> Any:
     """Return the mask that `info` holds, or None."""
-    return info.get(MASK) if info else None
+    return info.get(MASK) if isinstance(info, Mapping) else None
 
 
 class MaskReader:
@@ -71,20 +72,23 @@ class MaskReader:
 
 
 def random_action(space: Any, observation: Any, info: Any) -> Any:
-    """Return a random action of a Gymnasium space that the mask of the step, if it came with one, allows."""
+    """Return a random action of a Gymnasium space that the mask of the step, if it came with one, allows.
+
+    Whether a mask fits is judged by who steps the simulator; one that does not is left aside here.
+    """
     from gymnasium import spaces
 
     mask = mask_in(info)
     if mask is None and isinstance(observation, dict):
         mask = observation.get(MASK)
-    if mask is None:
+    is_discrete = isinstance(space, spaces.Discrete)
+    if mask is None or not (is_discrete or (isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1)):
         return space.sample()
-    parts = mask if isinstance(mask, tuple | list) and len(mask) and np.ndim(mask[0]) else [mask]
-    flat = np.concatenate([np.ravel(part) for part in parts]).astype(np.int8)
-    if not flat.any():
+    try:
+        parts = mask if isinstance(mask, tuple | list) and len(mask) and np.ndim(mask[0]) else [mask]
+        flat = np.concatenate([np.ravel(part) for part in parts]).astype(np.int8)
+        if not flat.any():
+            return space.sample()
+        return space.sample(flat if is_discrete else tuple(np.split(flat, np.cumsum(space.nvec)[:-1])))
+    except (TypeError, ValueError, AssertionError):
         return space.sample()
-    if isinstance(space, spaces.Discrete):
-        return space.sample(flat)
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return space.sample(tuple(np.split(flat, np.cumsum(space.nvec)[:-1])))
-    return space.sample()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import select
 import shutil
 import signal
 import socket
@@ -17,7 +16,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ import cloudpickle
 
 from muster.errors import MusterError, SimulatorError
 from muster.stepping.calls import Call
+from muster.stepping.children import look_after_children
 from muster.stepping.failures import Supervision
 from muster.stepping.hang_watch import interrupt_or_end_on_hang
 from muster.stepping.journal_reading import cause_of_death, read_last_calls, read_trace
@@ -112,16 +114,18 @@ class ApartProcess:
                     [sys.executable, "-P", "-c", start], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
                 )
             self._link = ours
-            _send(ours, pickle.dumps((sys.path, str(self._folder), self._step_timeout)))
+            # That it has ended already is noticed when its first answer is awaited.
+            with suppress(OSError):
+                _send(ours, pickle.dumps((sys.path, str(self._folder), self._step_timeout)))
         assert self._link is not None
         return self._link
 
     def _answer(self, link: socket.socket) -> bytes:
         """Wait for an answer while there is time; a process that the simulator started may keep the link open."""
         assert self._process is not None
-        while not select.select([link], [], [], POLL_SECONDS)[0]:
+        while not wait([link], POLL_SECONDS):
             self._supervision.require_time()
-            if self._process.poll() is not None and not select.select([link], [], [], 0)[0]:
+            if self._process.poll() is not None and not wait([link], 0):
                 raise EOFError
         return _receive(link)
 
@@ -149,6 +153,7 @@ class ApartProcess:
 def serve(descriptor: int) -> None:
     """Answer calls until the other side closes the link; run in the process of its own."""
     outlive_signals()
+    look_after_children()
     link = socket.socket(fileno=out_of_the_way(descriptor))
     sys.path[:], folder, step_timeout = pickle.loads(_receive(link))
     journals = Path(folder)

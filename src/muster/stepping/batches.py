@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +158,18 @@ def autoreset_mode(batch: AnyBatch) -> AutoresetMode:
 
 def close_batch(batch: AnyBatch, *, has_failed: bool) -> None:
     """Close a batch; processes of one that has failed are ended, since they may never answer."""
-    if has_failed and isinstance(batch.unwrapped, gymnasium.vector.AsyncVectorEnv):
-        batch.close(terminate=True)
-    else:
+    own = batch.unwrapped
+    if not has_failed or not isinstance(own, gymnasium.vector.AsyncVectorEnv):
         batch.close()
+        return
+    for process in own.processes:
+        process.kill()
+    # It asks its processes first for what they have not answered yet.
+    with suppress(EOFError, OSError):
+        batch.close(terminate=True)
+    own.closed = True
+    for process in own.processes:
+        process.join()
 
 
 def batched_actions(batch: AnyBatch, actions: Sequence[Any]) -> Any:

@@ -31,6 +31,7 @@ class EnvPoolBatch(VectorEnv[Any, Any, Any]):
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin all episodes; with a list of seeds, each with its own."""
         if seed is not None and list(seed) != self._unused_seeds:
+            self._pool.close()
             self._pool = self._make(seed)
         self._unused_seeds = None
         observations, infos = self._pool.reset()

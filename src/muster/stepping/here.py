@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 
+from muster.stepping.children import looked_after
 from muster.stepping.failures import CallInterrupt
 from muster.stepping.hang_watch import Hung, Watched, end_process, interrupted_on_hang
 from muster.stepping.live import call_under_way
@@ -28,6 +29,7 @@ def called_here(
     """
     with ExitStack() as stack:
         stack.enter_context((state or ProcessState()).installed())
+        stack.enter_context(looked_after())
         stack.enter_context(_ctrl_c_is_ours())
         stack.enter_context(interrupted_on_hang(step_timeout, watched, hung))
         yield

@@ -120,7 +120,10 @@ class LiveSimulator:
         *,
         identity: Identity | None = None,
         journals: Path | None = None,
+        observations: Description | None = None,
     ) -> None:
+        """Prepare to build it; `observations` are what an engine learns from, if other than the built-in one."""
+        self._observations = observations
         self._simulator = simulator
         self._rules = rules
         self._identity = identity or Identity()
@@ -146,7 +149,9 @@ class LiveSimulator:
 
     def twin(self, env: gymnasium.Env[Any, Any]) -> LiveSimulator:
         """Return a copy of this simulator as one of its own, called by the same rules."""
-        twin = LiveSimulator(self._simulator, self._rules, identity=self._identity)
+        twin = LiveSimulator(
+            self._simulator, self._rules, identity=self._identity, observations=self._observations
+        )
         twin._env = env
         twin._describe(env)
         return twin
@@ -241,8 +246,9 @@ class LiveSimulator:
         """Get to know the spaces; one that has no encoding is not judged here, but refused by who trains in it."""
         try:
             actions = describe_actions(env.action_space)
-            observations = describe_observations(env.observation_space, self._rules.image_dimensions)
-            observations = with_mask(observations, actions)
+            observations = self._observations or with_mask(
+                describe_observations(env.observation_space, self._rules.image_dimensions), actions
+            )
         except UnsupportedSpaceError:
             return
         self._judge = Judge(observations, actions, bounds=self._rules.check_bounds)

@@ -133,13 +133,15 @@ class SimulatorLoop:
     def state(self) -> Any:
         """Return the simulators, with all that belongs to their episodes."""
         kept = {name: getattr(self, name) for name in self._STATE}
-        return {**kept, "rows": self.rows, "ledger": self._ledger.state()}
+        numpy_errors = self._numpy_errors.wanted
+        return {**kept, "rows": self.rows, "ledger": self._ledger.state(), "numpy_errors": numpy_errors}
 
     def restore(self, state: Any) -> None:
         """Continue from a saved state."""
         self.rows[:] = state["rows"]
         self._ledger.restore(state["ledger"])
         self.episodes = self._ledger.episodes
+        self._numpy_errors.wanted = state.get("numpy_errors")
         for name in self._STATE:
             setattr(self, name, state[name])
 
@@ -208,7 +210,7 @@ class SimulatorLoop:
             returned = self._envs[i].reset(seed=seed)
             observation, info = returned
             self._encode_into(self.rows[i], observation)
-            if info or not self._has_no_masks:
+            if self._takes_masks and (info or not self._has_no_masks):
                 self._read_mask(i, observation, info)
             if problem := self._check.problem(self.rows[i]):
                 raise ValueError(problem)

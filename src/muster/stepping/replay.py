@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,11 @@ def replay(recorded: Recorded) -> Iterator[str]:
             called_here(None if is_debugged else recorded.rules.step_timeout),
             ProcessRandomness(recorded.seed, Stream.PROCESS).installed(),
         ):
-            yield from _repeated(recorded, live)
+            try:
+                yield from _repeated(recorded, live)
+            finally:
+                with suppress(FailedCallError):
+                    live.close()
     except FailedCallError as error:
         again = error.failure
         same = "the same failure again" if again.error == recorded.error else f"recorded was: {recorded.error}"
@@ -98,10 +103,26 @@ def _repeated(recorded: Recorded, live: LiveSimulator) -> Iterator[str]:
     yield f"reset with seed {recorded.seed}"
     live.reset()
     for number, value in enumerate(recorded.actions):
-        action = action_of(live.env.action_space, value)
+        action = _fitting(live.env.action_space, value, number)
         yield f"step {number}: action {action}"
         observation, reward, terminated, truncated, _ = live.step(action)
         ending = ", terminated" if terminated else ", truncated" if truncated else ""
         yield f"    observation {observation}, reward {reward:g}{ending}"
     yield "close"
     live.close()
+
+
+def _fitting(space: Any, value: Any, number: int) -> Any:
+    """Return a recorded action as the simulator takes it.
+
+    Raises:
+        InputError: if it takes other actions now.
+    """
+    with suppress(TypeError, ValueError, KeyError, IndexError):
+        action = action_of(space, value)
+        if space.contains(action):
+            return action
+    raise InputError(
+        f"--replay: action {number}, {value}, does not fit the simulator's action space {space}\n"
+        "    has the simulator changed since the failure was recorded?"
+    )

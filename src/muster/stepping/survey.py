@@ -70,13 +70,13 @@ def survey_apart(simulator: Simulator, rules: Rules, wanted: Wanted, process: Ap
     try:
         try:
             found: Survey = process.call(survey, simulator, rules, wanted)
-        except FailedCallError as error:
-            if error.failure.call == Call.BUILD.word:
+        except (FailedCallError, ProcessDiedError) as error:
+            if isinstance(error, FailedCallError) and error.failure.call == Call.BUILD.word:
                 raise
             less = replace(wanted, seconds_of_steps=0.0, pickling=False)
             found = process.call(survey, simulator, rules, less)
             if wanted.pickling:
-                found = replace(found, pickle_problem=f"it failed when that was tried: {error.failure.error}")
+                found = replace(found, pickle_problem=f"it failed when that was tried: {_first_line(error)}")
     except FailedCallError as error:
         raise _of_no_use(simulator, error.failure) from None
     # What goes wrong in closing it does not change what is known.
@@ -137,3 +137,8 @@ def step_seconds(live: LiveSimulator, at_most: float) -> float | None:
 def _of_no_use(simulator: Simulator, failure: SimulatorFailure) -> SimulatorError:
     what = "could not be built" if failure.call == Call.BUILD.word else f"failed in {failure.call}"
     return simulator_error(f"{simulator.id}: the simulator {what}: {failure.error}", failure)
+
+
+def _first_line(error: FailedCallError | ProcessDiedError) -> str:
+    what = error.failure.error if isinstance(error, FailedCallError) else str(error)
+    return what.partition("\n")[0]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+GROUP_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+"""Those that a terminal or a scheduler sends to all processes of a run, and nobody to end a single one."""
+SIGNALS = (*GROUP_SIGNALS, signal.SIGTERM)
 
 
 def outlive_signals() -> None:
@@ -17,5 +19,10 @@ def outlive_signals() -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     for number in SIGNALS:
-        signal.signal(number, lambda *_: None)
+        take_no_notice(number)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def take_no_notice(number: signal.Signals) -> None:
+    """Let a signal change nothing; unlike one that is ignored, a program that is started heeds it again."""
+    signal.signal(number, lambda *_: None)

@@ -109,3 +109,12 @@ def test_every_simulator_has_an_index_of_its_own(tmp_path: Path, ray_with_four_c
     assert set(built) == {"0000", "0001", "0002", "0003", "0004"}
     assert (built["0000"], built["0001"], built["0003"]) == ("x", "x", "x")
     assert built["0004"] == "xx"
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_an_observation_that_lacks_a_part_is_a_failure(
+    workers: int, tmp_path: Path, ray_with_four_cpus: None
+) -> None:
+    with pytest.raises(SimulatorError, match="action_mask"):
+        small("tests.misbehaving:LosesMask", tmp_path, resources__workers=workers)
+    assert recorded(tmp_path)

@@ -67,7 +67,11 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         self._index = max(0, self._worker - 1) * settings.num_envs + self._number % settings.num_envs
         identity = Identity(self._worker, self._number, self._index)
         self._live = LiveSimulator(
-            settings.simulator, settings.rules, identity=identity, journals=PROCESS.journals
+            settings.simulator,
+            settings.rules,
+            identity=identity,
+            journals=PROCESS.journals,
+            observations=settings.observations,
         )
         self._coder = ObservationCoder(settings.observations)
         self.observation_space = self._coder.space

@@ -20,6 +20,7 @@ from muster.engines.moments import Moments
 from muster.engines.session import session_folder
 from muster.policies.scale import Scale
 from muster.stepping.calls import Call
+from muster.stepping.children import look_after_children
 from muster.stepping.failures import Supervision
 from muster.stepping.hang_watch import interrupt_or_end_on_hang
 from muster.stepping.journal import journal_folder
@@ -110,6 +111,7 @@ class ProcessState:
         import ray
 
         outlive_signals()
+        look_after_children()
         self.link = link
         self.supervision = Supervision(link.inbox.put)
         self.life = ray.get(link.reports.join.remote(worker, ray.get_runtime_context().current_actor))

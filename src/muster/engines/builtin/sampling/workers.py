@@ -16,7 +16,8 @@ from muster.engines.session import session_folder
 from muster.errors import MusterError
 from muster.simulators.lookup import find_simulator
 from muster.stepping.calls import UnderWay
-from muster.stepping.failures import Supervision
+from muster.stepping.children import look_after_children
+from muster.stepping.failures import CallInterrupt, Supervision
 from muster.stepping.hang_watch import Hung, end_process, end_process_on_hang, print_faults
 from muster.stepping.here import called_here
 from muster.stepping.journal import journal_folder
@@ -51,7 +52,9 @@ class GroupStart:
             try:
                 group.restore(self.state)
                 return False
-            except Exception:
+            except CallInterrupt:
+                raise
+            except BaseException:
                 group.start()
                 return True
         group.start()
@@ -157,6 +160,7 @@ class Worker:
     def __init__(self, settings: GroupSettings, journals: str, inbox: FailureInbox) -> None:
         limit_threads(1)
         outlive_signals()
+        look_after_children()
         self._supervision = Supervision(inbox.put)
         self._settings = settings
         self._groups: dict[int, EnvGroup] = {}
@@ -230,5 +234,7 @@ def _under_way(groups: Sequence[EnvGroup]) -> UnderWay | None:
 def _states(groups: Sequence[EnvGroup]) -> list[bytes]:
     try:
         return [group.state() for group in groups]
-    except Exception as error:
+    except CallInterrupt:
+        raise
+    except BaseException as error:
         raise UnsavedSimulatorsError(f"the simulator does not pickle ({type(error).__name__}: {error})") from None
