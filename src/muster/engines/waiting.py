@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from muster.stepping.failures import Interrupted, SamplingAbandonedError
@@ -18,8 +19,8 @@ def get(reference: Any, interrupted: Interrupted) -> Any:
     import ray
 
     while True:
-        try:
+        # Without its store of objects, Ray would end this process when it is asked for one.
+        if interrupted():
+            raise SamplingAbandonedError
+        with suppress(ray.exceptions.GetTimeoutError):
             return ray.get(reference, timeout=POLL_SECONDS)
-        except ray.exceptions.GetTimeoutError:
-            if interrupted():
-                raise SamplingAbandonedError from None

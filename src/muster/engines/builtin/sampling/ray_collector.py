@@ -112,7 +112,7 @@ class RayCollector:
         if self._collected_at is not None:
             self._begin_at = _share_to_begin_at(self._sample_seconds, started - self._collected_at)
         num_groups = len(self._next_episodes)
-        shared = self._ray.put(weights)
+        shared = self._put(weights)
         self._submit_all_missing(shared)
         lost = 0
         while len(self._fragments) < num_groups:
@@ -147,7 +147,7 @@ class RayCollector:
 
     def learning(self, share: float, weights: Callable[[], Weights]) -> None:
         if self._overlap and 0 < self._begin_at <= share and len(self._pending) < len(self._next_episodes):
-            self._submit_all_missing(self._ray.put(weights()))
+            self._submit_all_missing(self._put(weights()))
 
     def states(self) -> list[bytes]:
         try:
@@ -316,6 +316,11 @@ class RayCollector:
         if isinstance(value, MusterError):
             raise value
         return value
+
+    def _put(self, weights: Weights) -> Any:
+        # Without its store of objects, Ray would end this process.
+        self._supervision.require_time()
+        return self._ray.put(weights)
 
     def _get(self, reference: Any) -> Any:
         return get(reference, self._supervision.interrupted)
