@@ -126,7 +126,7 @@ def _train(folder: Path, name: str, kind: str, workers: int, *flags: str) -> Out
         folder,
         "train",
         "tests.misbehaving:Misbehaving",
-        *_settings(kind, every=17 if "hang" in kind or kind in ("os._exit", "segfault", "kill") else 5),
+        *_settings(kind, every=17 if kind.startswith(("hang", "os._exit", "segfault", "kill")) else 5),
         f"--name={name}",
         f"--workers={workers}",
         "--seed=4",
