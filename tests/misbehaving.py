@@ -142,6 +142,10 @@ def _changed(how: str, observation: Any, reward: float, terminated: bool, trunca
     }.get(how)
 
 
+def _not_in_time(number: int, frame: Any) -> None:
+    raise TimeoutError("the solver has not answered")
+
+
 def misuse_process(how: str) -> None:
     """Change the process that a simulator lives in, as simulators do."""
     match how:
@@ -167,6 +171,9 @@ def misuse_process(how: str) -> None:
             threading.Thread(target=time.sleep, args=(90,)).start()
         case "socket time-out":
             socket.setdefaulttimeout(0.001)
+        case "alarm":
+            signal.signal(signal.SIGALRM, _not_in_time)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
         case "numpy.seterr":
             np.seterr(all="raise")
         case "stdout":
@@ -270,6 +277,13 @@ class LosesMask(gymnasium.Env[Any, Any]):
         if self.steps == LENGTH:
             del observation["action_mask"]
         return observation, 1.0, self.steps == LENGTH, False, {}
+
+
+class Spare(Misbehaving):
+    """Misbehaves only beside those that are trained in, of which there are four."""
+
+    def __init__(self, how: str, index: int) -> None:
+        super().__init__(how if index == 4 else "not", every=1)
 
 
 class CopyDies(Misbehaving):

@@ -36,6 +36,18 @@ def test_a_journal_is_read_as_it_was_left(tmp_path: Path) -> None:
     assert (failure.index, failure.step, failure.actions) == (7, 3, last.actions)
 
 
+@pytest.mark.parametrize("in_the_middle", [False, True])
+def test_the_seed_of_a_batch_is_known_only_if_all_of_it_begins(in_the_middle: bool, tmp_path: Path) -> None:
+    kept = Journal(tmp_path / "0000", 2, 1, np.int64, SPACE)
+    kept.begins(0, 0, 111)
+    if in_the_middle:
+        kept.acts(np.zeros((2, 1)))
+    kept.begins(1, 1, 333)
+    kept.calls(Call.RESET, None)
+    [last] = read_last_calls(tmp_path)
+    assert (last.env, last.seed, last.actions) == ((None, None, None) if in_the_middle else (None, 111, []))
+
+
 @pytest.mark.parametrize("name", ["0003.calls", "0003.actions", "0003.space"])
 @pytest.mark.parametrize("damage", ["empty", "zero", "short", "random", "missing", "folder", "fifo"])
 def test_what_is_damaged_is_left_out(name: str, damage: str, tmp_path: Path) -> None:

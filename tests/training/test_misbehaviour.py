@@ -19,12 +19,13 @@ import pytest
 from muster import train
 from muster.errors import SimulatorError
 from muster.runs.metrics import read_metrics
+from muster.stepping.process_state import ProcessState
 from muster.stepping.replay import read_recorded, replay
 from muster.training import TrainOptions, TrainResult
 from muster.training.listener import Silence
 from muster.training.progress import Progress
 from tests.commands import MUSTER, environment, last_json, muster, start_muster, wait_until
-from tests.misbehaving import FAILS_AT, LINE, Heeded, Misbehaving
+from tests.misbehaving import FAILS_AT, LINE, Heeded, Misbehaving, misuse_process
 
 RAISED = {
     "raise": "RuntimeError: the pump broke (in step: group ",
@@ -177,6 +178,14 @@ def test_what_a_simulator_does_to_its_process_is_undone(how: str, tmp_path: Path
     assert np.geterr()["over"] == "warn"
 
 
+def test_an_alarm_that_a_simulator_leaves_behind_does_not_interrupt_the_run() -> None:
+    handler = signal.getsignal(signal.SIGALRM)
+    with ProcessState().installed():
+        misuse_process("alarm")
+    time.sleep(0.5)
+    assert signal.getsignal(signal.SIGALRM) is handler
+
+
 @pytest.mark.parametrize("how", ["closed streams", "closed descriptors", "children", "threads"])
 def test_what_a_simulator_leaves_behind_holds_up_nothing(how: str, tmp_path: Path) -> None:
     flags = [f"--set={key}={json.dumps(value)}" for key, value in overrides(how, 0).items() if value is not None]
@@ -248,8 +257,32 @@ def test_without_workers_the_next_start_tells_where_the_process_ended(how: str, 
     assert done.returncode == {"os._exit": 7, "segfault": -11, "kill": -9}[how]
     assert ("misbehaving.py" in done.stderr) == (how == "segfault")
     again = muster("train", "tests.misbehaving:Misbehaving", *flags, "--resume", cwd=tmp_path)
-    assert "ProcessDied: the process before this one ended here" in again.stdout
+    assert "ProcessDied: the previous process ended during this call" in again.stdout
     assert "step 4)\n    muster play --replay runs/run/failures/0001.json" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "cause"), [("os._exit", 7, "ProcessDied"), ("hang deaf", 3, "TimeoutError")]
+)
+def test_where_an_evaluation_ended_the_process_is_reported_once(
+    how: str, code: int, cause: str, tmp_path: Path
+) -> None:
+    settings = {**overrides(how, 0), "evaluation.every": 2, "checkpoint.every": 1}
+    settings["env.config"] = {"how": how, "index": "{index}"}
+    flags = [
+        f"--set={key}={json.dumps(value)}"
+        for key, value in settings.items()
+        if value is not None and key not in ("env.config", "stop.iterations")
+    ]
+    flags += [f"--set=env.config.how={how}", "--set=env.config.index={index}"]
+    done = muster("train", "tests.misbehaving:Spare", *flags, "--stop-iterations", "3", cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    more = ["--resume", "--stop-iterations", "1"]
+    again = muster("train", "tests.misbehaving:Spare", *flags, *more, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    [failure] = recorded(tmp_path / "runs")
+    assert failure["error"].startswith(cause)
+    assert (failure["group"], failure["index"], failure["call"], failure["step"]) == (None, None, "step", FAILS_AT)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

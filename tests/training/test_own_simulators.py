@@ -61,6 +61,16 @@ def test_a_simulator_of_the_script_that_is_run_trains_with_defaults(tmp_path: Pa
     assert done.stdout.split() == ["finished", "finished"], done.stderr
 
 
+def test_a_simulator_that_workers_do_not_know_is_bad_input(tmp_path: Path) -> None:
+    script = SCRIPT.replace("stop.iterations", "resources.workers").replace('"__main__:Own"', "")
+    (tmp_path / "script.py").write_text(SIMULATOR + script)
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert "ExperimentError" in done.stderr.splitlines()[-1] or "ExperimentError: " in done.stderr
+    assert "failed 3 times" not in done.stderr
+    assert not list((tmp_path / "runs").glob("*/failures/*"))
+
+
 def test_spaces_of_one_s_own_are_no_reason_to_fail(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "own_model.py").write_text(SIMULATOR)

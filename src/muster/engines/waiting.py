@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -24,3 +25,9 @@ def get(reference: Any, interrupted: Interrupted) -> Any:
             raise SamplingAbandonedError
         with suppress(ray.exceptions.GetTimeoutError):
             return ray.get(reference, timeout=POLL_SECONDS)
+
+
+def patient(interrupted: Interrupted, seconds: float) -> Interrupted:
+    """Return the same question for what must still be done after a run was abandoned: it says so only later."""
+    deadline = time.monotonic() + seconds
+    return lambda: interrupted() and time.monotonic() > deadline

@@ -48,8 +48,8 @@ class EnvSection(Section):
     )
     step_timeout: Duration | None = Field(
         default=None,
-        description="Longest time that one call of the simulator may take; then it counts as hung, and its worker "
-        "is replaced. Off if not given.",
+        description="Time limit of one call of the simulator. A call that exceeds it is a failure; with workers, "
+        "its worker is replaced. No limit if not given.",
     )
     restart_every: int = Field(
         default=0,

@@ -17,7 +17,6 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NoReturn
@@ -145,8 +144,7 @@ class ApartProcess:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process exited with code {code}"
         for last in calls:
             if last.call is not Call.NONE:
-                failure = last.failure(cause_of_death(last.call, trace, how), trace)
-                return FailedCallError(replace(failure, group=None, env=None, index=None))
+                return FailedCallError(last.failure_of_spare(cause_of_death(last.call, trace, how), trace))
         return ProcessDiedError(f"the simulator's process ended: {how}" + (f"\n\n{trace}" if trace else ""))
 
 

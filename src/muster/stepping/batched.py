@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from muster.errors import ExperimentError
+from muster.errors import MusterError
 from muster.simulators.decoding import ActionDecoder
 from muster.simulators.encoding import RowEncoder
 from muster.stepping.batch_reading import BatchReader, Problems
@@ -140,13 +140,16 @@ class SimulatorBatch:
     def state(self) -> Any:
         """Return the batch, with all that belongs to its episodes."""
         kept = {name: getattr(self, name) for name in self._STATE}
-        return {**kept, "rows": self.rows, "masks": self.masks, "ledger": self._ledger.state()}
+        numpy_errors = self._numpy_errors.wanted
+        rows = {"rows": self.rows, "masks": self.masks}
+        return {**kept, **rows, "ledger": self._ledger.state(), "numpy_errors": numpy_errors}
 
     def restore(self, state: Any) -> None:
         """Continue from a saved state."""
         self._reader.rows[:] = state["rows"]
         self._reader.masks = state["masks"]
         self._ledger.restore(state["ledger"])
+        self._numpy_errors.wanted = state.get("numpy_errors")
         for name in self._STATE:
             setattr(self, name, state[name])
         assert self._env is not None
@@ -314,7 +317,8 @@ class SimulatorBatch:
             returned = reset_batch(self._env, seeds)
             observations, infos = returned
             problems = self._reader.read(observations, infos)
-        except ExperimentError:
+        except MusterError:
+            self.journal.rests()
             raise
         except BaseException as error:
             self._ledger.failed(None, error, 0, returned)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from muster.simulators.lookup import (
 )
 from muster.simulators.placeholders import filled_in
 from muster.simulators.simulator import Simulator
+from muster.stepping.building import takes
 from muster.stepping.envpool_batch import EnvPoolBatch
 from muster.stepping.threads import announce_cpus
 from muster.stepping.wrapping import wrapped
@@ -95,16 +95,16 @@ def _registered(simulator: Simulator, num_envs: int, config: dict[str, Any], ren
 
 def _imported(simulator: Simulator, num_envs: int, config: dict[str, Any], render_mode: str | None) -> Any:
     maker = import_attribute(simulator.id, "env.id")
-    if not _takes(maker, "num_envs"):
+    if not takes(maker, "num_envs"):
         hint = "take num_envs as a keyword, and return a gymnasium.vector.VectorEnv of that many"
         message = f"{simulator.id} does not take num_envs, and env.vectorized = true says that it makes a batch"
         raise ExperimentError(simulator.id, [Problem("env.id", message, hint)])
     options = _options(simulator, render_mode)
-    if "max_episode_steps" in options and not _takes(maker, "max_episode_steps"):
+    if "max_episode_steps" in options and not takes(maker, "max_episode_steps"):
         message = f"{simulator.max_episode_steps}: the batch {simulator.id} does not take it"
         hint = "take max_episode_steps as a keyword, and truncate episodes there"
         raise ExperimentError(simulator.id, [Problem("env.max_episode_steps", message, hint)])
-    if not _takes(maker, "render_mode"):
+    if not takes(maker, "render_mode"):
         options.pop("render_mode", None)
     return maker(num_envs=num_envs, **options, **config)
 
@@ -112,14 +112,6 @@ def _imported(simulator: Simulator, num_envs: int, config: dict[str, Any], rende
 def _options(simulator: Simulator, render_mode: str | None) -> dict[str, Any]:
     given = {"max_episode_steps": simulator.max_episode_steps, "render_mode": render_mode}
     return {name: value for name, value in given.items() if value}
-
-
-def _takes(maker: Callable[..., Any], name: str) -> bool:
-    try:
-        parameters = inspect.signature(maker).parameters
-    except (TypeError, ValueError):
-        return True
-    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def _no_batch(found: Any, num_envs: int) -> Problem:

@@ -117,3 +117,12 @@ def _build_imported(
     if simulator.max_episode_steps and isinstance(env, gymnasium.Env):
         env = gymnasium.wrappers.TimeLimit(env, simulator.max_episode_steps)
     return env
+
+
+def takes(function: Any, name: str) -> bool:
+    """Return whether a class or function takes a keyword; one whose signature is not known may."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return True
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

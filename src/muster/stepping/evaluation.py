@@ -18,7 +18,9 @@ from muster.simulators.simulator import Simulator
 from muster.stepping.apart import ApartProcess
 from muster.stepping.episodes import Episode, play
 from muster.stepping.failures import Supervision
+from muster.stepping.hang_watch import Hung, end_process
 from muster.stepping.here import called_here
+from muster.stepping.journal import journal_folder
 from muster.stepping.live import FailedCallError, LiveSimulator
 from muster.stepping.process_state import NUMPY_ERRORS
 from muster.stepping.rules import Rules
@@ -57,15 +59,24 @@ class Evaluation:
         )
 
 
-def evaluate_here(policy: Policy, task: EvaluationTask, supervision: Supervision) -> Evaluation:
+def evaluate_here(
+    policy: Policy,
+    task: EvaluationTask,
+    supervision: Supervision,
+    *,
+    hung: Hung = end_process,
+    journals: Path | None = None,
+) -> Evaluation:
     """Let a policy act in this process; leaves the process's random numbers as they were.
+
+    `hung` is called, in another thread, when a call does not end even though it was interrupted.
 
     Raises:
         FailedCallError: if the simulator fails.
         SamplingAbandonedError: when there is no time left.
     """
-    with called_here(task.rules.step_timeout):
-        return _evaluate(policy, task, supervision.require_time)
+    with called_here(task.rules.step_timeout, hung=hung):
+        return _evaluate(policy, task, supervision.require_time, journals and journal_folder(journals))
 
 
 def evaluate_apart(policy: Policy, task: EvaluationTask, process: ApartProcess) -> Evaluation:

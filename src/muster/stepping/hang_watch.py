@@ -25,8 +25,8 @@ from muster.stepping.journal import TRACE_FILE
 
 SIGNAL = signal.SIGUSR1
 IN_ONE_PROCESS = (
-    "env.step_timeout in this one process interrupts what waits or runs in Python; a hang in C code, and whatever "
-    "ends the process, ends the run: --workers 1 keeps them apart"
+    "with --workers 0, env.step_timeout can interrupt only Python code and waiting; a hang in C code or a crash "
+    "ends the run: --workers 1 isolates the simulator"
 )
 _LONGEST_INTERVAL = 1.0
 
@@ -39,8 +39,12 @@ STOPPED_SECONDS = 2.0
 
 
 def too_long(call: Call, timeout: float) -> str:
-    """Say that a call took too long."""
-    return f"TimeoutError: {call.word} took longer than env.step_timeout = {timeout:g} s"
+    """Say that a call took too long, as an error is described."""
+    return f"{TimeoutError.__name__}: {_lateness(call, timeout)}"
+
+
+def _lateness(call: Call, timeout: float) -> str:
+    return f"{call.word} took longer than env.step_timeout = {timeout:g} s"
 
 
 class _Watch:
@@ -173,7 +177,7 @@ class _Interrupter:
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         if self._found and self._watched() == (call := self._found.pop()):
-            raise TimeoutError(too_long(call[0], self._timeout).partition(": ")[2])
+            raise TimeoutError(_lateness(call[0], self._timeout))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from muster.stepping.journal import (
     FIXED,
     NUM_ENVS,
     PER_ENV,
+    POSITION,
     TRACE_FILE,
     ActionRows,
     actions_in,
@@ -36,7 +37,7 @@ class LastCall:
     """What the journal of a group says after its process has ended.
 
     `actions` are those of the unfinished episode, or None if they are not known. If a batch was called, it is not
-    known which of its simulators ended the process.
+    known which of its simulators ended the process, so the seed is known only if all of them were about to begin.
     """
 
     group: int
@@ -62,6 +63,10 @@ class LastCall:
             self.group * len(self.episodes) + first,
             self.actions,
         )
+
+    def failure_of_spare(self, cause: str, trace: str) -> SimulatorFailure:
+        """Describe the same of a simulator beside those that are trained in."""
+        return replace(self.failure(cause, trace), group=None, env=None, index=None)
 
 
 def read_last_calls(folder: Path) -> list[LastCall]:
@@ -106,16 +111,14 @@ def _read(path: Path) -> LastCall | None:
     episodes, seeds = (notes[FIXED + k * num_envs : FIXED + (k + 1) * num_envs] for k in range(2))
     if call not in set(Call) or not 0 <= env <= num_envs or min(*episodes, *seeds) < 0:
         return None
-    has_acted, is_batch = call in (Call.STEP, Call.CLOSE), env == num_envs
-    return LastCall(
-        group=int(path.stem),
-        call=Call(call),
-        env=None if is_batch else env,
-        episodes=episodes,
-        seed=(None if has_acted else seeds[0]) if is_batch else seeds[env],
-        finished=notes[FINISHED],
-        actions=[] if not has_acted else None if is_batch else _actions(path, notes, env),
-    )
+    group, finished, has_acted = int(path.stem), notes[FINISHED], call in (Call.STEP, Call.CLOSE)
+    if env < num_envs:
+        actions = _actions(path, notes, env) if has_acted else []
+        return LastCall(group, Call(call), env, episodes, seeds[env], finished, actions)
+    starts = notes[FIXED + 2 * num_envs :]
+    all_begin = not has_acted and all(start == notes[POSITION] for start in starts)
+    seed, actions = (seeds[0], []) if all_begin else (None, None)
+    return LastCall(group, Call(call), None, episodes, seed, finished, actions)
 
 
 def _notes(path: Path) -> list[int] | None:

@@ -257,7 +257,8 @@ class LiveSimulator:
         self._journal.begins(0, self._episode, self._seed)
 
     def _new_journal(self, action_size: int) -> Journal:
-        path = journal_path(self._journals, self._identity.index or 0)
+        index = self._identity.index
+        path = journal_path(self._journals, self._simulator.spare_index if index is None else index)
         return Journal(path, 1, action_size, np.float64, self._action_rows)
 
     def _note(self, action: Any) -> None:

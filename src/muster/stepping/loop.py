@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.errors import MusterError
 from muster.simulators.decoding import ActionDecoder
 from muster.simulators.encoding import RowEncoder
 from muster.simulators.masks import MaskReader
@@ -198,6 +199,9 @@ class SimulatorLoop:
         try:
             self._envs[i : i + 1] = [build(self._settings.simulator, index=self._ledger.number(i))]
             self._is_open[i] = True
+        except MusterError:
+            self.journal.rests()
+            raise
         except BaseException as error:
             self._rebuild(i, error, 0)
         else:

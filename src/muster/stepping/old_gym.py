@@ -7,12 +7,13 @@ without loss but one thing: whether an episode was cut by a time limit, which th
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+
+from muster.stepping.building import takes
 
 _OLD, _NEW = 4, 5
 
@@ -23,7 +24,7 @@ def is_old(env: Any) -> bool:
         return False
     if not (hasattr(env, "observation_space") and hasattr(env, "action_space")):
         return False
-    return not isinstance(env, gymnasium.Env) or not _takes(env.reset, "seed")
+    return not isinstance(env, gymnasium.Env) or not takes(env.reset, "seed")
 
 
 class OldGymAdapter(gymnasium.Env[Any, Any]):
@@ -44,7 +45,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         """Seed the simulator in the way that it has, if any, and begin an episode."""
         super().reset(seed=seed)
         arguments: dict[str, Any] = {}
-        if _takes(self.env.reset, "seed"):
+        if takes(self.env.reset, "seed"):
             arguments["seed"] = seed
         elif seed is not None and callable(getattr(self.env, "seed", None)):
             self.env.seed(seed)
@@ -69,7 +70,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
 
     def render(self) -> Any:
         """Draw as the simulator does."""
-        if self.render_mode is None and _takes(self.env.render, "mode"):
+        if self.render_mode is None and takes(self.env.render, "mode"):
             return self.env.render(mode="rgb_array")
         return self.env.render()
 
@@ -105,14 +106,6 @@ def converted(space: Any) -> gymnasium.Space[Any]:
         f"{type(space).__module__}.{type(space).__name__} is no space of Gymnasium's or the old Gym's; "
         "expected one of gymnasium.spaces"
     )
-
-
-def _takes(function: Any, name: str) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return True
-    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def _counted(result: Any) -> str:

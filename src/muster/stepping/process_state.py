@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,7 +23,10 @@ import numpy as np
 
 NUMPY_ERRORS: Any = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 """NumPy's own defaults, under which muster computes."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+SIGNALS = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2),
+    *(signal.SIGALRM, signal.SIGCHLD),
+)
 """Those that muster, or a scheduler, sends."""
 _HIGH_DESCRIPTOR = 200
 
@@ -35,18 +39,17 @@ class ProcessState:
         self._variables: dict[str, str | None] = {}
         """Those that were changed; None if removed."""
         self._timeout: float | None = None
-        self._descriptors = StandardDescriptors()
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Put the changes in force for a while, then undo them and those that were made meanwhile.
 
-        Handlers of signals and standard streams are undone only: a signal means the run, whatever a simulator
-        would do about it, and what is reported must be seen.
+        Handlers of signals, alarms and standard streams are undone only: a signal means the run, whatever a
+        simulator would do about it, and what is reported must be seen.
         """
         folder, variables = _folder(), dict(os.environ)
         streams, timeout = (sys.stdout, sys.stderr), socket.getdefaulttimeout()
-        handlers = _handlers()
+        handlers, descriptors, alarm = _handlers(), StandardDescriptors(), _Alarm()
         self._apply()
         try:
             yield
@@ -56,7 +59,8 @@ class ProcessState:
                 _change_folder(folder)
             _change_variables({name: variables.get(name) for name in self._variables})
             socket.setdefaulttimeout(timeout)
-            self._descriptors.restore()
+            alarm.restore()
+            descriptors.restore()
             sys.stdout, sys.stderr = (_reopened(stream, 1 + k) for k, stream in enumerate(streams))
             _restore_handlers(handlers)
 
@@ -103,6 +107,22 @@ class StandardDescriptors:
             with suppress(OSError):
                 if not _is_same(number, copy):
                     os.dup2(copy, number)
+
+
+class _Alarm:
+    """The alarm that is set, if any: one that a simulator leaves behind would interrupt muster's own code."""
+
+    TOLERANCE_SECONDS = 0.05
+
+    def __init__(self) -> None:
+        self._seconds, self._interval = signal.getitimer(signal.ITIMER_REAL)
+        self._rings_at = time.monotonic() + self._seconds
+
+    def restore(self) -> None:
+        """Set it again if it is not what it should be by now."""
+        left = max(1e-3, self._rings_at - time.monotonic()) if self._seconds else 0.0
+        if abs(signal.getitimer(signal.ITIMER_REAL)[0] - left) > self.TOLERANCE_SECONDS:
+            signal.setitimer(signal.ITIMER_REAL, left, self._interval)
 
 
 def out_of_the_way(descriptor: int) -> int:

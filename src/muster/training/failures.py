@@ -12,7 +12,9 @@ from muster.runs.folder import RunFolder
 from muster.simulators.simulator import Simulator
 from muster.stepping.failures import SimulatorFailure, simulator_error
 
-SUDDEN_DEATH = "ProcessDied: the process before this one ended here, by the simulator's doing or a kill"
+SUDDEN_DEATH = (
+    "ProcessDied: the previous process ended during this call: the simulator crashed it, or it was killed"
+)
 
 
 class FailureRecord:

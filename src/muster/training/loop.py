@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from muster.engines.engine import Engine, Iteration
-from muster.errors import NonFiniteUpdateError, RayLostError, SimulatorError
+from muster.errors import ExperimentError, NonFiniteUpdateError, RayLostError, SimulatorError
 from muster.experiment.quantities import counted
 from muster.experiment.schema import Experiment
 from muster.experiment.writing import experiment_toml
@@ -101,7 +101,8 @@ class Loop:
         """Iterate until a stop rule is met or the run is interrupted, then save; yield each iteration's row.
 
         Raises:
-            SimulatorError, NonFiniteUpdateError, RayLostError: after saving the state from before.
+            ExperimentError, SimulatorError, NonFiniteUpdateError, RayLostError: after saving the state from
+                before.
         """
         record = MetricsRecord(self._folder, self._engine.metric_names, self.progress.iteration)
         with explained(self._folder.evaluations):
@@ -118,7 +119,7 @@ class Loop:
                     ending = self._ending(asked or watch.pending())
             self._save(watch)
             return ending
-        except (SimulatorError, NonFiniteUpdateError, RayLostError):
+        except (ExperimentError, SimulatorError, NonFiniteUpdateError, RayLostError):
             self._save(watch, simulators=False)
             raise
         finally:

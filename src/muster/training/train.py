@@ -283,10 +283,9 @@ class _Run:
         if self._current_loop is not None:
             self._current_loop.save_beside(self._watch)
         reason = f"{too_long(call, timeout)}, and could not be interrupted"
-        for last in read_last_calls(self._folder.journals):
-            if last.call is not Call.NONE:
-                self._progress.simulator_failures += 1
-                self._listener.failed(self._failures.add(last.failure(reason, "")), "")
+        for failure in self._take_last_calls(reason):
+            self._progress.simulator_failures += 1
+            self._listener.failed(self._failures.add(failure), "")
         self._close(Ending("failed", reason, SimulatorError.exit_code))
         self._listener.noticed(f"{reason}; {IN_ONE_PROCESS}")
         end_process(call, timeout)
@@ -306,11 +305,15 @@ class _Run:
 
         That may have been the simulator, or a kill from outside, so it does not count as a failure.
         """
-        for last in read_last_calls(self._folder.journals):
-            if last.call is not Call.NONE:
-                failure = last.failure(SUDDEN_DEATH, "")
-                self._listener.failed(self._failures.add(failure), "")
+        for failure in self._take_last_calls(SUDDEN_DEATH):
+            self._listener.failed(self._failures.add(failure), "")
+
+    def _take_last_calls(self, cause: str) -> list[SimulatorFailure]:
+        """Describe the calls in which a process of this run ended, or is about to; they are then forgotten."""
+        calls = [last for last in read_last_calls(self._folder.journals) if last.call is not Call.NONE]
         shutil.rmtree(self._folder.journals, ignore_errors=True)
+        spare = self._preparation.simulator.spare_index
+        return [(last.failure_of_spare if last.group == spare else last.failure)(cause, "") for last in calls]
 
     def _loop(self, engine: Engine, checkpoint: Path | None) -> Rows[Ending]:
         preparation, plan = self._preparation, self._preparation.plan
@@ -352,7 +355,8 @@ class _Run:
         )
         if self._preparation.plan.num_workers:
             return lambda policy: evaluate_apart(policy, task, self._apart)
-        return lambda policy: evaluate_here(policy, task, self._supervision)
+        hung, journals = self._supervision.hung, self._folder.journals
+        return lambda policy: evaluate_here(policy, task, self._supervision, hung=hung, journals=journals)
 
     @contextmanager
     def _engine(self, checkpoint: Path | None, weights_from: Path | None) -> Iterator[Engine]:

@@ -27,7 +27,7 @@ from muster.engines.rllib.process_state import PROCESS, EscapeError, Link, Sampl
 from muster.engines.rllib.report_actor import start_report_actor
 from muster.engines.rllib.spaces import ObservationCoder
 from muster.engines.rllib.train_thread import WatchedTraining
-from muster.engines.waiting import get
+from muster.engines.waiting import get, patient
 from muster.errors import InputError, NonFiniteUpdateError, RayLostError
 from muster.simulators.seeding import Stream, reset_seed
 from muster.simulators.simulator import Simulator
@@ -35,6 +35,8 @@ from muster.stepping.failures import SamplingAbandonedError
 from muster.stepping.here import called_here
 from muster.stepping.journal import journal_folder
 from muster.stepping.process_state import ProcessState
+
+CLOSE_SECONDS = 5.0
 
 
 class RLlibEngine:
@@ -210,7 +212,8 @@ class RLlibEngine:
             PROCESS.is_taken = False
             return
         with suppress(RayLostError, SamplingAbandonedError):
-            for runner in self._get(self._link.reports.runners.remote()):
+            interrupted = patient(self._supervision.interrupted, CLOSE_SECONDS)
+            for runner in get(self._link.reports.runners.remote(), interrupted):
                 ray.kill(runner)
             self._watched.end()
             self._supervision.report_all(self._link.inbox.take())

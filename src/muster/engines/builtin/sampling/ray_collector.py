@@ -13,7 +13,7 @@ from muster.engines.builtin.sampling.fragments import Fragment, Weights
 from muster.engines.builtin.sampling.groups import GroupSettings
 from muster.engines.builtin.sampling.workers import GroupStart, Sampled, UnsavedSimulatorsError, Worker
 from muster.engines.failure_inbox import FailureInbox
-from muster.engines.waiting import POLL_SECONDS, get
+from muster.engines.waiting import POLL_SECONDS, get, patient
 from muster.errors import MusterError, RayLostError, SimulatorError
 from muster.stepping.calls import Call
 from muster.stepping.failures import (
@@ -72,6 +72,7 @@ class RayCollector:
         self._ray = ray
         self._overlap = overlap
         self._supervision = supervision
+        self._interrupted = supervision.interrupted
         self._begin_at = 0.0
         self._sample_seconds = 0.0
         self._collected_at: float | None = None
@@ -166,13 +167,13 @@ class RayCollector:
         return [states[g] for g in sorted(states)]
 
     def close(self) -> None:
-        with suppress(RayLostError, SamplingAbandonedError):
+        self._interrupted = patient(self._interrupted, CLOSE_SECONDS)
+        with suppress(RayLostError):
             for place, reference in self._closed():
-                with suppress(SimulatorError):
+                with suppress(SimulatorError, SamplingAbandonedError):
                     self._take_closed(place, reference)
             with suppress(SimulatorError):
                 self._report_failures()
-        with suppress(RayLostError):
             self._supervision.interrupted()
             for place in self._places:
                 self._ray.kill(place.worker)
@@ -305,6 +306,8 @@ class RayCollector:
         ]
 
     def _report_failures(self) -> None:
+        # Without its store of objects, Ray would end this process.
+        self._supervision.interrupted()
         self._supervision.report_all(self._inbox.take())
 
     def _result(self, reference: Any) -> Any:
@@ -323,7 +326,7 @@ class RayCollector:
         return self._ray.put(weights)
 
     def _get(self, reference: Any) -> Any:
-        return get(reference, self._supervision.interrupted)
+        return get(reference, self._interrupted)
 
 
 def _share_to_begin_at(sample_seconds: float, learn_seconds: float) -> float:

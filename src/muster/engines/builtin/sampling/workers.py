@@ -170,9 +170,7 @@ class Worker:
         # Importing may take long and is no hang; what is wrong with it is reported when simulators are built.
         with suppress(Exception):
             find_simulator(simulator.id, simulator.paths, simulator.imports)
-        end_process_on_hang(
-            self._journals, settings.stepping.step_timeout, lambda: _under_way(list(self._groups.values()))
-        )
+        end_process_on_hang(self._journals, settings.stepping.step_timeout, self._under_way)
 
     def _under_way(self) -> UnderWay | None:
         return _under_way(list(self._groups.values()))
