@@ -11,8 +11,7 @@ import pytest
 
 from tests.fakes.site import FakeSite
 
-
-# Under nohup, or in the background of a script, these are ignored, and every program that is started inherits that.
+# Under nohup, or in a script's background, these are ignored, and whatever the tests start inherits that.
 for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _default)
