@@ -11,6 +11,7 @@ from pathlib import Path
 
 NAMES = (
     "learning",
+    "defaults",
     "rllib_learning",
     "worker_memory",
     "launch_times",

@@ -28,7 +28,10 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
         deadline = time.monotonic() + 2
         while left := [*_processes_with(folder), *Path(folder).iterdir()]:
-            assert time.monotonic() < deadline, f"left behind: {left}"
+            if time.monotonic() > deadline:
+                for process in _processes_with(folder):
+                    process.kill()
+                pytest.fail(f"left behind: {left}")
             time.sleep(0.1)
 
 

@@ -79,8 +79,7 @@ class EpisodeLedger:
 
     def finished(self, i: int) -> bool:
         """Count a finished episode; return whether the simulator is to be rebuilt before the next."""
-        if any(self._failures_in_a_row):
-            self._failures_in_a_row = [0] * len(self.episodes)
+        self._failures_in_a_row = [0] * len(self.episodes)
         self.journal.finishes()
         self.since_built[i] += 1
         return self.since_built[i] == self._settings.restart_every
