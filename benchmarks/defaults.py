@@ -186,16 +186,22 @@ def page(found: dict[Job, dict[str, Any]]) -> str:
     lines = [
         "# What the defaults learn",
         "",
-        "`make bench ONLY=defaults`: `muster train TASK --stop-steps N`, no other flag but the seed. Interquartile mean "
-        f"over seeds and, in brackets, its 95 % bootstrap interval, of the deterministic return over {EPISODES} episodes "
-        "with the last checkpoint and with the best one (by training return); of the mean training return of the last "
-        "100 episodes; and of seconds of training, two runs side by side on two CPUs. Stable-Baselines3 and sb3-contrib "
-        "ran here too, in `VecNormalize`, with their defaults and with the hyperparameters of RL Baselines3 Zoo. "
-        "Published returns are of older versions of the tasks: Tianshou's are the best point of training, the Zoo's an "
-        "evaluation of one agent, CleanRL's training returns.",
+        "`make bench ONLY=defaults`: `muster train TASK --stop-steps N`, no other flag but the seed. "
+        "Interquartile mean over seeds and, in brackets, its 95 % bootstrap interval, of the deterministic return "
+        f"over {EPISODES} episodes with the last checkpoint and with the best one (by training return), and of "
+        "the mean training return of the last 100 episodes. Seconds: median of the training time, two runs at a "
+        "time on two CPUs. Stable-Baselines3 and sb3-contrib ran here too, in `VecNormalize`, with their defaults "
+        "and with the hyperparameters of RL Baselines3 Zoo. Published returns are of older versions of the tasks: "
+        "Tianshou's are the best point of training, the Zoo's an evaluation of one agent, CleanRL's training "
+        "returns.",
     ]
     for algorithm in ALGORITHMS:
-        lines += ["", f"## {algorithm}", "", "| task | steps | who | seeds | last checkpoint | best | training | s |"]
+        lines += [
+            "",
+            f"## {algorithm}",
+            "",
+            "| task | steps | who | seeds | last checkpoint | best | training | s |",
+        ]
         lines.append("|---|---|---|---|---|---|---|---|")
         for task in TASKS:
             for who in (OURS, *task.peers):

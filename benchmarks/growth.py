@@ -20,6 +20,7 @@ from muster.engines.builtin import engine
 from muster.engines.builtin.networks.model_settings import ModelSettings
 from muster.engines.builtin.sampling.fragments import Weights
 from muster.engines.builtin.sampling.groups import EnvGroup, GroupSettings
+from muster.engines.builtin.sampling.learning_rows import Discounting
 from muster.engines.builtin.sampling.ray_collector import RayCollector
 from muster.engines.builtin.sampling.workers import Sampled
 from muster.simulators.describing import describe_actions, describe_observations
@@ -152,8 +153,7 @@ def _fragment_bytes(length: int, envs: int) -> int:
     settings = GroupSettings(
         SteppingSettings(simulator, observations, actions, envs, seed=0),
         length,
-        gamma=0.99,
-        lambda_=0.95,
+        Discounting(0.99, 0.95),
         model=ModelSettings((64, 64), "tanh"),
     )
     group = EnvGroup(settings, 0, [0] * envs, Supervision(lambda _: None))

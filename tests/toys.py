@@ -61,6 +61,29 @@ class Configured(Guess):
         super().__init__(choices=config["choices"])
 
 
+class Identity(gymnasium.Env[Any, Any]):
+    """Reward 1 for an action within 0.5 of the number that is shown; episodes of a hundred steps."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1, 1, (1,))
+        self.action_space = spaces.Box(-1, 1, (1,))
+        self.shown, self.steps = np.zeros(1, np.float32), 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._show(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward = float(abs(float(action[0] - self.shown[0])) < 0.5)
+        self.steps += 1
+        return self._show(), reward, False, self.steps == 100, {}
+
+    def _show(self) -> Any:
+        self.shown = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self.shown
+
+
 class Aim(gymnasium.Env[Any, Any]):
     """Reward for an action near the observed point; one step an episode."""
 

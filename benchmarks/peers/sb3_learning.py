@@ -1,4 +1,4 @@
-"""What Stable-Baselines3 and sb3-contrib learn in a task: with their defaults, or with the Zoo's hyperparameters."""
+"""What Stable-Baselines3 and sb3-contrib learn in a task, with their defaults or the Zoo's hyperparameters."""
 
 from __future__ import annotations
 

@@ -78,6 +78,24 @@ def test_evaluate(folder: Path) -> None:
     assert "over 3 episodes" in again.stdout, again.stderr
 
 
+def test_evaluate_says_how_the_best_was_chosen_and_averages_checkpoints(folder: Path) -> None:
+    flags = ["--name", "kept", "--set", "checkpoint.every=1", "--stop-iterations", "3"]
+    assert muster("train", "CartPole-v1", *QUICK, *flags, cwd=folder).returncode == 0
+    best = muster("evaluate", "kept", "--episodes", "2", cwd=folder).stdout
+    assert "(best by the mean return of the last 100 training episodes): return" in " ".join(best.split())
+    done = muster("evaluate", "kept", "--episodes", "2", "--last", "2", cwd=folder)
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "kept, checkpoint 00000002",
+        "kept, checkpoint 00000003",
+        "mean of the last 2 checkpoints",
+    ]
+    result = last_json(muster("evaluate", "kept", "--episodes", "2", "--last", "2", "--json", cwd=folder))
+    assert [Path(path).name for path in result["checkpoint"]] == ["00000002", "00000003"]
+    assert result["episodes"] == 4
+    too_many = muster("evaluate", "kept", "--last", "9", cwd=folder)
+    assert (too_many.returncode, "--last 9: kept has 3 checkpoints" in too_many.stderr) == (2, True)
+
+
 def test_the_latest_policy_acts_until_the_best_is_known(folder: Path) -> None:
     flags = ["--name", "unevaluated", "--set", "evaluation.every=10"]
     assert muster("train", "CartPole-v1", *QUICK, *flags, cwd=folder).returncode == 0

@@ -49,7 +49,7 @@ FLAGS = {
     "init": "-o --algorithm",
     "runs": "--runs-dir --json",
     "show": "--runs-dir --json",
-    "evaluate": "--episodes --checkpoint --stochastic --seed --runs-dir --json",
+    "evaluate": "--episodes --last --checkpoint --stochastic --seed --runs-dir --json",
     "play": "--episodes --video --checkpoint --seed --replay --runs-dir --json",
     "export": "--format -o --checkpoint --runs-dir --json",
     "scale": "--workers --nodes --seconds -o --set --json",

@@ -13,6 +13,7 @@ import pytest
 from muster.engines.builtin.networks.model_settings import ModelSettings
 from muster.engines.builtin.sampling.fragments import Fragment, Weights
 from muster.engines.builtin.sampling.groups import EnvGroup, GroupSettings
+from muster.engines.builtin.sampling.learning_rows import Discounting
 from muster.errors import ExperimentError, SimulatorError
 from muster.simulators.describing import describe_actions, describe_observations, with_mask
 from muster.simulators.simulator import Simulator
@@ -35,8 +36,7 @@ def settings_for(name: str, count: int = 2, fragment: int = 20, **config: Any) -
     return GroupSettings(
         SteppingSettings(simulator, observations, actions, num_envs=count, seed=0),
         fragment_length=fragment,
-        gamma=0.9,
-        lambda_=0.0,
+        discounting=Discounting(0.9, 0.0),
         model=ModelSettings((8,), "tanh"),
     )
 

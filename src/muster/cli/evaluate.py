@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Annotated, Any
 
 import typer
 
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust
 from muster.cli.screen import console, figure, print_json, show_notice
+from muster.errors import InputError
 from muster.experiment.quantities import LARGEST_SEED, counted
+from muster.experiment.schema import Experiment
+from muster.runs.checkpoints import BEST, Checkpoints
 from muster.runs.finding import find_checkpoint, require_own_run
+from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import read_experiment
 
@@ -18,7 +24,11 @@ from muster.runs.reading import read_experiment
 def evaluate(
     run: Run,
     episodes: Annotated[int, typer.Option(min=1, help="How many episodes.")] = 100,
-    checkpoint: Checkpoint = "best",
+    checkpoint: Checkpoint = BEST,
+    last: Annotated[
+        int | None,
+        typer.Option(min=1, help="Evaluate this many of the newest checkpoints instead, and print their mean."),
+    ] = None,
     stochastic: Annotated[
         bool, typer.Option("--stochastic", help="Draw the actions instead of taking the likeliest.")
     ] = False,
@@ -37,10 +47,13 @@ def evaluate(
     from muster.stepping.live import FailedCallError
     from muster.training.failures import FailureRecord
 
-    folder, path = find_checkpoint(run, checkpoint, folder_of_runs(runs_dir), show_notice)
-    require_own_run(folder, [path], f"evaluate {run}", trust=trust)
+    which = checkpoint if last is None else "latest"
+    folder, path = find_checkpoint(run, which, folder_of_runs(runs_dir), show_notice)
+    paths = [path] if last is None else _newest(folder, last)
+    require_own_run(folder, paths, f"evaluate {run}", trust=trust)
     experiment = read_experiment(folder, path, show_notice)
-    load_policy(path, trust=trust)
+    for one in paths:
+        load_policy(one, trust=trust)
     simulator = experiment.simulator()
     task = EvaluationTask(
         simulator,
@@ -50,17 +63,61 @@ def evaluate(
         deterministic=not stochastic,
     )
     process = ApartProcess(experiment.env.step_timeout)
+    results = []
     try:
-        result = process.call(evaluate_saved, str(path), task)
+        for one in paths:
+            result = process.call(evaluate_saved, str(one), task)
+            results.append(result)
+            if not as_json:
+                best = Checkpoints(folder.checkpoints).best() if which == BEST else None
+                is_best = best is not None and best.name == path.name
+                _show(folder, one, result, _chosen_by(experiment) if is_best else "")
     except FailedCallError as error:
         raise FailureRecord(experiment, simulator, folder).error(error.failure) from None
     finally:
         process.close()
-    if as_json:
-        print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(result)})
-        return
+    if last is not None:
+        _report_mean(folder, paths, results, as_json=as_json)
+    elif as_json:
+        print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(results[0])})
+
+
+def _newest(folder: RunFolder, count: int) -> list[Path]:
+    saved = Checkpoints(folder.checkpoints).saved()[-count:]
+    if len(saved) < count:
+        raise InputError(
+            f"--last {count}: {folder.name} has {counted(len(saved), 'checkpoint')}\n"
+            "    a run keeps as many as checkpoint.keep says, and the best"
+        )
+    return [path.absolute() for path in saved]
+
+
+def _chosen_by(experiment: Experiment) -> str:
+    """Say what decided which checkpoint is the best."""
+    from muster.training.progress import WINDOW
+
+    if experiment.evaluation.every:
+        return f" (best by evaluations of {counted(experiment.evaluation.episodes, 'episode')})"
+    return f" (best by the mean return of the last {WINDOW} training episodes)"
+
+
+def _show(folder: RunFolder, path: Path, result: Any, chosen_by: str) -> None:
     console().print(
-        f"{folder.name}, checkpoint {path.name}: return {figure(result.return_mean)} "
+        f"{folder.name}, checkpoint {path.name}{chosen_by}: return {figure(result.return_mean)} "
         f"± {figure(result.return_std)}, length {figure(result.length_mean)}, "
         f"over {counted(result.episodes, 'episode')}"
     )
+
+
+def _report_mean(folder: RunFolder, paths: list[Path], results: list[Any], *, as_json: bool) -> None:
+    """Print the mean over checkpoints; the deviation is that between them."""
+    means = [result.return_mean for result in results]
+    mean, deviation = fmean(means), pstdev(means)
+    if as_json:
+        summary = {"episodes": sum(result.episodes for result in results)}
+        summary |= {"return_mean": mean, "return_std": deviation}
+        summary |= {"length_mean": fmean(result.length_mean for result in results)}
+        print_json({"run": str(folder.path), "checkpoint": [str(path) for path in paths], **summary})
+        return
+    count = counted(len(paths), "checkpoint")
+    console().print(f"mean of the last {count}: return {figure(mean)} ± {figure(deviation)} between checkpoints")

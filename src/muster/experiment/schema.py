@@ -112,7 +112,11 @@ _ENGINE = f"What trains: builtin ({', '.join(BUILTIN_ALGORITHMS)}) or rllib (PPO
 
 # Settings that several algorithms have, with defaults of their own.
 BatchSize = Annotated[
-    Count, Field(description="Steps per iteration; rounded up to whole fragments of all simulators.")
+    Count,
+    Field(
+        description="Steps per iteration; rounded up to whole fragments of all simulators. The default is smaller "
+        "where stop.steps is below 16 such batches: a sixteenth of it, but at least 256."
+    ),
 ]
 MinibatchSize = Annotated[Count, Field(description="Steps per gradient step.")]
 LearningRate = Annotated[float, Field(gt=0, description="Learning rate of Adam.")]

@@ -17,7 +17,7 @@ from muster.training.call import TrainOptions
 from muster.training.train import Training
 
 WARM_UP = 2
-"""Iterations that are not counted: the first only measures scales, and caches are cold."""
+"""Iterations that are not counted: scales are not known in the first, and caches are cold."""
 FEWEST = 3
 
 

@@ -12,6 +12,7 @@ import pytest
 from muster.engines.builtin.networks.model_settings import ModelSettings
 from muster.engines.builtin.sampling.fragments import Weights
 from muster.engines.builtin.sampling.groups import EnvGroup, GroupSettings
+from muster.engines.builtin.sampling.learning_rows import Discounting, learning_rows
 from muster.errors import SimulatorError
 from muster.simulators.describing import describe_actions, describe_observations
 from muster.simulators.seeding import Stream, reset_seed
@@ -34,8 +35,7 @@ def settings_for(name: str, length: int = 20, module: str = "tests.toys", **conf
             seed=0,
         ),
         fragment_length=length,
-        gamma=0.9,
-        lambda_=0.5,
+        discounting=Discounting(0.9, 0.5),
         model=ModelSettings((8,), "tanh"),
     )
 
@@ -62,6 +62,23 @@ def test_fragments_repeat_for_the_same_group_and_differ_for_another() -> None:
     assert np.array_equal(fragments[0].observations, fragments[1].observations)
     assert np.array_equal(fragments[0].actions, fragments[1].actions)
     assert not np.array_equal(fragments[0].observations, fragments[2].observations)
+
+
+def test_rows_that_were_sampled_without_scales_are_scaled_later() -> None:
+    settings = settings_for("Aim")
+    group, known = group_and_weights(settings)
+    fragment = group.sample(replace(known, scales_are_known=False))
+    assert fragment.recording is not None
+    networks, row_format = settings.networks(), settings.row_format()
+    made = learning_rows(fragment.recording, known, networks, row_format, settings.discounting)
+    for name, column in made._asdict().items():
+        assert np.array_equal(column, getattr(fragment, name))
+    scale = fragment.observation_moments.scale(row_format.scalable)
+    measured = replace(known, observation_scale=scale, reward_std=float(fragment.return_moments.std[0]))
+    made = learning_rows(fragment.recording, measured, networks, row_format, settings.discounting)
+    np.testing.assert_allclose(made.observations.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(made.observations.std(axis=0), 1, atol=1e-3)
+    assert group.sample(known).recording is None
 
 
 def test_a_group_goes_on_exactly_from_its_state() -> None:

@@ -12,6 +12,7 @@ from muster.engines.builtin.networks.model_settings import ModelSettings
 from muster.engines.builtin.networks.row_formats import dense, dense_blocks, factor, packed, row_format
 from muster.engines.builtin.sampling.fragments import Weights
 from muster.engines.builtin.sampling.groups import EnvGroup, GroupSettings
+from muster.engines.builtin.sampling.learning_rows import Discounting
 from muster.engines.builtin.task import CONVOLUTIONAL
 from muster.policies.distributions import distribution_for
 from muster.simulators.describing import describe_actions, describe_observations
@@ -89,7 +90,7 @@ def settings_for(name: str) -> GroupSettings:
     config = {"hidden": [8], "activation": "tanh", "images": encoder.images}
     model = torch_model.TorchModel(CONVOLUTIONAL, encoder.shape, distribution.num_outputs, 0, config)
     stepping = SteppingSettings(simulator, observations, actions, 2, 0)
-    return GroupSettings(stepping, 20, 0.9, 0.5, ModelSettings(torch_model=model))
+    return GroupSettings(stepping, 20, Discounting(0.9, 0.5), ModelSettings(torch_model=model))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("InImage", np.uint8), ("InImageAndDict", np.float32)])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from muster.engines.builtin.learning.learner import Learner, LearnerState
 from muster.engines.builtin.networks.model_settings import Task
 from muster.engines.builtin.sampling.groups import GroupSettings
+from muster.engines.builtin.sampling.learning_rows import Discounting
 from muster.engines.builtin.sampling.ray_collector import RayCollector
 from muster.engines.builtin.sampling.workers import Collector, GroupStart, LocalCollector, UnsavedSimulatorsError
 from muster.engines.engine import Iteration, RunSupervision, journals_beside
@@ -60,12 +61,11 @@ class BuiltinEngine:
                 step_timeout=experiment.env.step_timeout,
             ),
             fragment_length=-(-algorithm.train_batch_size // num_envs),
-            gamma=algorithm.gamma,
-            lambda_=algorithm.lambda_,
+            discounting=Discounting(algorithm.gamma, algorithm.lambda_),
             model=task.model,
         )
         self._networks = self._settings.networks()
-        self._learner = Learner(experiment, self._networks, self._settings.row_format().scalable)
+        self._learner = Learner(experiment, self._networks, self._settings.row_format())
         if weights_from is not None:
             self._learner.load(weights_from, weights_only=True)
         states: list[bytes] = []

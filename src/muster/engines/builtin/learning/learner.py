@@ -17,10 +17,12 @@ from muster.engines.builtin.learning.batch import Batch
 from muster.engines.builtin.learning.metrics import Metrics
 from muster.engines.builtin.learning.protocol import OnProgress, TrainState
 from muster.engines.builtin.networks.protocol import Networks
+from muster.engines.builtin.networks.row_formats import RowFormat
 from muster.engines.builtin.sampling.fragments import Fragment, Weights
+from muster.engines.builtin.sampling.learning_rows import Discounting, learning_rows
 from muster.engines.moments import Moments
 from muster.errors import CheckpointError, NonFiniteUpdateError
-from muster.experiment.schema import Experiment
+from muster.experiment.schema import AlgorithmSection, Experiment
 from muster.simulators.seeding import Stream, generator
 
 Array = NDArray[Any]
@@ -42,11 +44,15 @@ class LearnerState:
 class Learner:
     """Learns from fragments, in this process and on the CPU."""
 
-    def __init__(self, experiment: Experiment, networks: Networks, scalable: Array) -> None:
-        """Start with initial weights; `scalable` marks the entries of a dense row that may be normalised."""
+    def __init__(self, experiment: Experiment, networks: Networks, row_format: RowFormat) -> None:
+        """Start with initial weights, for rows of a format."""
+        settings = experiment.algorithm
+        assert isinstance(settings, AlgorithmSection)
         self._algorithm = algorithm_of(experiment)
         self._networks = networks
-        self._scalable = scalable
+        self._row_format = row_format
+        self._discounting = Discounting(settings.gamma, settings.lambda_)
+        self._scalable = scalable = row_format.scalable
         self._scales_observations = experiment.normalize.observations and bool(scalable.any())
         self._scales_rewards = experiment.normalize.rewards
         seed, resources = experiment.seed, experiment.resources
@@ -74,10 +80,12 @@ class Learner:
     def weights(self, state: LearnerState | None = None) -> Weights:
         """Return what groups sample with, in the current state or a given one."""
         state = state or self._state
+        scales = self._scales_observations or self._scales_rewards
         return Weights(
             state.train.parameters,
             state.observations.scale(self._scalable) if self._scales_observations else None,
             float(state.returns.std[0]) if self._scales_rewards else 1.0,
+            scales_are_known=state.returns.count > 0 or not scales,
         )
 
     def update(
@@ -89,26 +97,32 @@ class Learner:
     ) -> Metrics:
         """Learn from the fragments of an iteration; the state changes at the end, if all of it succeeds.
 
-        With something to normalise, the first iteration only measures it, and there are no metrics.
+        What was sampled before the scales were known is scaled now, by what it tells of them.
 
         Raises:
             NonFiniteUpdateError: if a gradient or the result is not finite.
         """
         state = self._state
-        train, metrics = state.train, Metrics()
-        batch = Batch.join(fragments)
-        only_measures = state.returns.count == 0 and (self._scales_observations or self._scales_rewards)
-        if len(batch) and not only_measures:
-            train = train.copy()
-            metrics = self._algorithm.update(self._networks, train, batch, fraction_done, on_progress)
-            if not np.isfinite(train.parameters).all():
-                raise NonFiniteUpdateError("the update made weights that are not finite")
         observations, returns = state.observations, state.returns
         for fragment in fragments:
             observations = observations.merged(fragment.observation_moments)
             returns = returns.merged(fragment.return_moments)
+        weights = self.weights(replace(state, observations=observations, returns=returns))
+        train, metrics = state.train, Metrics()
+        batch = Batch.join([self._scaled(fragment, weights) for fragment in fragments])
+        if len(batch):
+            train = train.copy()
+            metrics = self._algorithm.update(self._networks, train, batch, fraction_done, on_progress)
+            if not np.isfinite(train.parameters).all():
+                raise NonFiniteUpdateError("the update made weights that are not finite")
         self._state = LearnerState(train, observations, returns, next_episodes)
         return metrics
+
+    def _scaled(self, fragment: Fragment, weights: Weights) -> Fragment:
+        if fragment.recording is None:
+            return fragment
+        rows = learning_rows(fragment.recording, weights, self._networks, self._row_format, self._discounting)
+        return replace(fragment, **rows._asdict())
 
     def save(self, folder: Path, state: LearnerState) -> None:
         """Write a state into a folder."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from muster.engines.moments import Moments
@@ -16,18 +17,23 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Weights:
-    """What a group samples with: the networks' flat vector, and the scales of this iteration."""
+    """What a group samples with: the networks' flat vector, and the scales of this iteration.
+
+    As long as the scales are not known, observations and rewards are taken as they are.
+    """
 
     parameters: Array
     observation_scale: Scale | None
     reward_std: float
+    scales_are_known: bool = True
 
 
 @dataclass(frozen=True)
 class Fragment:
     """What a group sampled in one iteration: arrays with a row per step, and what happened on the way.
 
-    Observations are scaled, in the row format of the experiment.
+    Observations are scaled, in the row format of the experiment. Where the scales were not known, `recording` is
+    there, to make the arrays again with those that it gives.
     """
 
     observations: Array
@@ -43,11 +49,15 @@ class Fragment:
     num_failures: int
     next_episodes: list[int]
     seconds: float
+    recording: Recording | None = None
 
 
 @dataclass
 class Recording:
-    """The arrays that are filled step by step, `[T, N]`; observations are kept raw where they are measured."""
+    """The arrays that are filled step by step, `[T, N]`; observations are kept raw where they are measured.
+
+    `last_rows` are the observations after the last step, then those of `finals`.
+    """
 
     raw: Array
     inputs: Array
@@ -61,8 +71,14 @@ class Recording:
     discounted: Array
     episode_starts: list[int]
     finals: list[tuple[int, int, Array]] = field(default_factory=list)
+    last_rows: Array = field(default_factory=lambda: np.empty((0, 0)))
     episodes: list[tuple[float, int]] = field(default_factory=list)
     num_skipped: int = 0
+
+    @property
+    def kept_rows(self) -> Any:
+        """An index of the steps, in one row, that may be learned from."""
+        return slice(None) if self.valid.all() else self.valid.reshape(-1)
 
     def add(self, t: int, events: Events) -> None:
         """Add what happened in a step besides rewards."""

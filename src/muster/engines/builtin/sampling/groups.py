@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from muster.engines.builtin.networks.model_settings import ModelSettings
 from muster.engines.builtin.networks.protocol import Networks
 from muster.engines.builtin.networks.row_formats import RowFormat
-from muster.engines.builtin.sampling.advantages import advantages
 from muster.engines.builtin.sampling.fragments import Fragment, Recording, Weights
-from muster.engines.engine import REWARD_CLIP
+from muster.engines.builtin.sampling.learning_rows import Discounting, learning_rows
 from muster.engines.moments import Moments
 from muster.simulators.describing import mask_sizes
 from muster.simulators.lookup import find_simulator
@@ -41,8 +40,7 @@ class GroupSettings:
 
     stepping: SteppingSettings
     fragment_length: int
-    gamma: float
-    lambda_: float
+    discounting: Discounting
     model: ModelSettings
 
     def networks(self) -> Networks:
@@ -141,7 +139,8 @@ class EnvGroup:
     def _fill(self, recording: Recording, weights: Weights) -> None:
         parts = self._networks.split(weights.parameters)
         noise = self._exploration.noise(self._rng, *recording.actions.shape[:2])
-        simulators, gamma, interrupted = self._simulators, self._settings.gamma, self._supervision.interrupted
+        simulators, interrupted = self._simulators, self._supervision.interrupted
+        gamma = self._settings.discounting.gamma
         for t in range(self._settings.fragment_length):
             if interrupted():
                 raise SamplingAbandonedError
@@ -167,32 +166,13 @@ class EnvGroup:
         return self._row_format.keep(rows, weights.observation_scale, recording.inputs[t])
 
     def _finish(self, recording: Recording, weights: Weights, started: float) -> Fragment:
-        settings = self._settings
-        parts = self._networks.split(weights.parameters)
         length, count = recording.rewards.shape
-        last_rows = np.stack([*self._simulators.rows, *(row for _, _, row in recording.finals)])
-        tails = np.empty(last_rows.shape, self._row_format.kept_dtype)
-        self._row_format.keep(last_rows, weights.observation_scale, tails)
-        flat = recording.inputs.reshape(length * count, -1)
-        all_values = self._networks.values(parts, np.concatenate([flat, tails]))
-        values = all_values[: len(flat)].reshape(length, count)
-        next_values = np.concatenate([values[1:], all_values[None, len(flat) : len(flat) + count]])
-        for (t, i, _), value in zip(recording.finals, all_values[len(flat) + count :], strict=True):
-            next_values[t, i] = value
-        next_values[recording.terminated] = 0.0
-        rewards = np.clip(recording.rewards / weights.reward_std, -REWARD_CLIP, REWARD_CLIP).astype(np.float32)
-        gains = advantages(rewards, values, next_values, recording.ended, settings.gamma, settings.lambda_)
-        actions = recording.actions.reshape(length * count, -1)
-        outputs = recording.outputs.reshape(length * count, -1)
-        log_probs = self._networks.distribution.log_prob(outputs, actions)
-        keep = slice(None) if recording.valid.all() else recording.valid.reshape(-1)
+        recording.last_rows = np.stack([*self._simulators.rows, *(row for _, _, row in recording.finals)])
+        recording.masks = recording.masks[:, :, : self._simulators.masks.shape[1]]
+        keep = recording.kept_rows
+        rows = learning_rows(recording, weights, self._networks, self._row_format, self._settings.discounting)
         return Fragment(
-            observations=flat[keep],
-            actions=actions[keep],
-            log_probs=log_probs[keep],
-            advantages=gains.reshape(-1)[keep],
-            returns=(gains + values).reshape(-1)[keep],
-            masks=recording.masks.reshape(length * count, -1)[keep, : self._simulators.masks.shape[1]],
+            *rows,
             observation_moments=self._observation_moments(recording, keep),
             return_moments=Moments.of(recording.discounted.reshape(-1, 1)[keep]),
             steps=length * count - recording.num_skipped,
@@ -200,6 +180,7 @@ class EnvGroup:
             num_failures=self._num_failures,
             next_episodes=list(self._simulators.episodes),
             seconds=time.perf_counter() - started,
+            recording=None if weights.scales_are_known else recording,
         )
 
     def _observation_moments(self, recording: Recording, keep: Any) -> Moments:
