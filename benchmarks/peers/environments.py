@@ -10,10 +10,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".bench"
-PINNED = ("torch==", "numpy==", "gymnasium==")
+PINNED = ("torch==", "numpy==", "gymnasium==", "mujoco==")
 
 REQUIREMENTS = {
-    "sb3": ["stable-baselines3", "sb3-contrib"],
+    "sb3": ["stable-baselines3", "sb3-contrib", "gymnasium[mujoco]"],
     "tianshou": ["tianshou"],
     "torchrl": ["torchrl", "gymnasium"],
     "sample_factory": ["sample-factory>=2.1"],
