@@ -50,6 +50,7 @@ KINDS = (
     "children",
     "threads",
     "socket time-out",
+    "alarm",
     "numpy.seterr",
     "stdout",
 )

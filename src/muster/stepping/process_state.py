@@ -125,6 +125,16 @@ class _Alarm:
             signal.setitimer(signal.ITIMER_REAL, left, self._interval)
 
 
+@contextmanager
+def alarm_kept() -> Iterator[None]:
+    """In this block simulators may be called; an alarm that they leave behind does not ring after it."""
+    alarm = _Alarm()
+    try:
+        yield
+    finally:
+        alarm.restore()
+
+
 def out_of_the_way(descriptor: int) -> int:
     """Give a descriptor a high number, so that code which closes all that it finds does not find it."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)

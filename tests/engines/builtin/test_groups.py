@@ -12,7 +12,7 @@ import pytest
 from muster.engines.builtin.networks.model_settings import ModelSettings
 from muster.engines.builtin.sampling.fragments import Weights
 from muster.engines.builtin.sampling.groups import EnvGroup, GroupSettings
-from muster.engines.builtin.sampling.learning_rows import Discounting, learning_rows
+from muster.engines.builtin.sampling.learning_rows import Discounting, learning_rows, rescaled
 from muster.errors import SimulatorError
 from muster.simulators.describing import describe_actions, describe_observations
 from muster.simulators.seeding import Stream, reset_seed
@@ -75,7 +75,10 @@ def test_rows_that_were_sampled_without_scales_are_scaled_later() -> None:
         assert np.array_equal(column, getattr(fragment, name))
     scale = fragment.observation_moments.scale(row_format.scalable)
     measured = replace(known, observation_scale=scale, reward_std=float(fragment.return_moments.std[0]))
-    made = learning_rows(fragment.recording, measured, networks, row_format, settings.discounting)
+    # As it comes from a worker.
+    fragment.recording.inputs.flags.writeable = fragment.recording.raw.flags.writeable = False
+    recording = rescaled(fragment.recording, scale, row_format)
+    made = learning_rows(recording, measured, networks, row_format, settings.discounting)
     np.testing.assert_allclose(made.observations.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(made.observations.std(axis=0), 1, atol=1e-3)
     assert group.sample(known).recording is None

@@ -19,7 +19,7 @@ from muster.engines.builtin.learning.protocol import OnProgress, TrainState
 from muster.engines.builtin.networks.protocol import Networks
 from muster.engines.builtin.networks.row_formats import RowFormat
 from muster.engines.builtin.sampling.fragments import Fragment, Weights
-from muster.engines.builtin.sampling.learning_rows import Discounting, learning_rows
+from muster.engines.builtin.sampling.learning_rows import Discounting, learning_rows, rescaled
 from muster.engines.moments import Moments
 from muster.errors import CheckpointError, NonFiniteUpdateError
 from muster.experiment.schema import AlgorithmSection, Experiment
@@ -121,7 +121,8 @@ class Learner:
     def _scaled(self, fragment: Fragment, weights: Weights) -> Fragment:
         if fragment.recording is None:
             return fragment
-        rows = learning_rows(fragment.recording, weights, self._networks, self._row_format, self._discounting)
+        recording = rescaled(fragment.recording, weights.observation_scale, self._row_format)
+        rows = learning_rows(recording, weights, self._networks, self._row_format, self._discounting)
         return replace(fragment, **rows._asdict())
 
     def save(self, folder: Path, state: LearnerState) -> None:

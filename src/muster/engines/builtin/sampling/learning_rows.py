@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from muster.engines.builtin.networks.row_formats import RowFormat
 from muster.engines.builtin.sampling.advantages import advantages
 from muster.engines.builtin.sampling.fragments import Recording, Weights
 from muster.engines.engine import REWARD_CLIP
+from muster.policies.scale import Scale
 
 Array = NDArray[Any]
 
@@ -36,6 +37,15 @@ class LearningRows(NamedTuple):
     masks: Array
 
 
+def rescaled(recording: Recording, scale: Scale | None, row_format: RowFormat) -> Recording:
+    """Return a recording whose observations are scaled otherwise than when they were sampled."""
+    if not len(recording.raw):
+        return recording
+    inputs = np.empty_like(recording.inputs)
+    row_format.keep(recording.raw, scale, inputs)
+    return replace(recording, inputs=inputs)
+
+
 def learning_rows(
     recording: Recording,
     weights: Weights,
@@ -43,14 +53,9 @@ def learning_rows(
     row_format: RowFormat,
     discounting: Discounting,
 ) -> LearningRows:
-    """Return what a fragment holds of a recording.
-
-    Raw observations are scaled again, so the scales may be others than those that were sampled with.
-    """
+    """Return what a fragment holds of a recording."""
     parts = networks.split(weights.parameters)
     length, count = recording.rewards.shape
-    if len(recording.raw):
-        row_format.keep(recording.raw, weights.observation_scale, recording.inputs)
     tails = np.empty(recording.last_rows.shape, row_format.kept_dtype)
     row_format.keep(recording.last_rows, weights.observation_scale, tails)
     flat = recording.inputs.reshape(length * count, -1)

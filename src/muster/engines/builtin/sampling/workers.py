@@ -22,7 +22,7 @@ from muster.stepping.hang_watch import Hung, end_process, end_process_on_hang, p
 from muster.stepping.here import called_here
 from muster.stepping.journal import journal_folder
 from muster.stepping.journal_reading import LastCall, read_last_calls, read_trace
-from muster.stepping.process_state import ProcessState
+from muster.stepping.process_state import ProcessState, alarm_kept
 from muster.stepping.threads import limit_threads
 from muster.stepping.worker_signals import outlive_signals
 
@@ -192,10 +192,11 @@ class Worker:
         """Build groups; return how many began new episodes in spite of a saved state."""
         num_restarted = 0
         try:
-            for start in starts:
-                group = start.create(self._settings, self._supervision, self._journals)
-                self._groups[start.index] = group
-                num_restarted += start.begin(group)
+            with alarm_kept():
+                for start in starts:
+                    group = start.create(self._settings, self._supervision, self._journals)
+                    self._groups[start.index] = group
+                    num_restarted += start.begin(group)
         except MusterError as error:
             self._broken = error
             return error
@@ -206,7 +207,8 @@ class Worker:
         if self._broken is not None:
             return self._broken
         try:
-            return self._groups[index].sample(weights)
+            with alarm_kept():
+                return self._groups[index].sample(weights)
         except MusterError as error:
             return error
 
