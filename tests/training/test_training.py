@@ -413,6 +413,10 @@ def test_a_schedule_without_an_end_is_noticed(tmp_path: Path) -> None:
     assert not [notice for notice in notices if "lr_schedule" in notice]
     small("tests.toys:Guess", tmp_path, name="open", stop__iterations=None, stop__time="1s", **changes)
     assert [notice for notice in notices if "lr_schedule = linear has no effect" in notice]
+    notices.clear()
+    del changes["algorithm__lr_schedule"]
+    small("tests.toys:Guess", tmp_path, name="default", stop__iterations=None, stop__time="1s", **changes)
+    assert not [notice for notice in notices if "lr_schedule" in notice]
 
 
 def test_a_run_that_failed_too_often_can_be_resumed_with_more_patience(tmp_path: Path) -> None:

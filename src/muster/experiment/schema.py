@@ -16,6 +16,7 @@ from muster.simulators.simulator import Simulator
 MOST_WORKERS = 100_000
 MOST_THREADS = 4096
 LONGEST_NAME = 100
+ENVS_OF_RLLIB_WORKERS = 8
 
 
 class EnvSection(Section):
@@ -122,7 +123,10 @@ MinibatchSize = Annotated[Count, Field(description="Steps per gradient step.")]
 LearningRate = Annotated[float, Field(gt=0, description="Learning rate of Adam.")]
 LearningRateSchedule = Annotated[
     Literal["constant", "linear"],
-    Field(description="`linear` lowers the learning rate to zero at stop.steps or stop.iterations (if given)."),
+    Field(
+        description="`linear` lowers the learning rate to zero at stop.steps or stop.iterations; where neither is "
+        "given, it is constant."
+    ),
 ]
 EntropyCoeff = Annotated[float, Field(ge=0, description="Weight of the entropy bonus.")]
 ValueLossCoeff = Annotated[float, Field(ge=0, description="Weight of the value loss.")]
@@ -160,8 +164,8 @@ class PPOSection(AlgorithmSection):
 
     name: Literal["PPO"] = Field(default="PPO", description=_NAME)
     lr: LearningRate = 3e-4
-    lr_schedule: LearningRateSchedule = "constant"
-    minibatch_size: MinibatchSize = 128
+    lr_schedule: LearningRateSchedule = "linear"
+    minibatch_size: MinibatchSize = 64
     num_epochs: Count = Field(default=10, description="Passes over each batch.")
     clip_param: float = Field(default=0.2, gt=0, description="How far the probability ratio may leave 1.")
     entropy_coeff: EntropyCoeff = 0.0
@@ -335,7 +339,9 @@ class ResourcesSection(Section):
         le=MOST_WORKERS,
         description="Groups of simulators, dealt out to the workers; at least one for each. RLlib: one for each.",
     )
-    envs_per_group: Count = Field(default=8, le=MOST_WORKERS, description="Simulators in a group.")
+    envs_per_group: Count = Field(
+        default=1, le=MOST_WORKERS, description="Simulators in a group; with RLlib, of a worker: 8 by default."
+    )
     overlap: bool = Field(
         default=False,
         description="Let workers sample the next batch while the learner learns: faster, but no longer the same "
@@ -407,11 +413,17 @@ class Experiment(Section):
     @model_validator(mode="before")
     @classmethod
     def _name_the_algorithm(cls, data: Any) -> Any:
-        """Give `[algorithm]` its default name, by which its other keys are then checked."""
-        if isinstance(data, dict) and isinstance(section := data.get("algorithm", {}), dict):
-            name = section.get("name", "PPO")
-            section = {**section, "name": _CANONICAL_NAMES.get(str(name).upper(), name)}
-            return {**data, "algorithm": section}
+        """Give `[algorithm]` its default name, by which its other keys are then checked; fill in what hangs on it.
+
+        A worker of RLlib's has several simulators by default, since it steps them together.
+        """
+        if not isinstance(data, dict) or not isinstance(section := data.get("algorithm", {}), dict):
+            return data
+        name = _CANONICAL_NAMES.get(str(section.get("name", "PPO")).upper(), section.get("name"))
+        data = {**data, "algorithm": {**section, "name": name}}
+        resources = data.get("resources", {})
+        if isinstance(resources, dict) and (section.get("engine") == "rllib" or name in get_args(RLlibOnly)):
+            data["resources"] = {"envs_per_group": ENVS_OF_RLLIB_WORKERS, **resources}
         return data
 
     def as_table(self) -> dict[str, Any]:

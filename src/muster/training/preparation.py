@@ -53,7 +53,7 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
     loaded = _with_stop(loaded, survey.reward_threshold)
     if not resumes:
         loaded = _with_batch_for(loaded)
-    _tell_of_schedule(loaded.experiment, listener)
+    _tell_of_schedule(loaded, listener)
     wanted = experiment.resources.workers
     num_workers = _auto_workers(survey, experiment, listener) if wanted == "auto" else wanted
     require_memory(loaded, survey)
@@ -105,10 +105,12 @@ def _with_batch_for(loaded: LoadedExperiment) -> LoadedExperiment:
     return loaded.replace(key, size, f"default where stop.steps = {steps}")
 
 
-def _tell_of_schedule(experiment: Experiment, listener: Listener) -> None:
-    stop = experiment.stop
-    falls = getattr(experiment.algorithm, "lr_schedule", "constant") == "linear"
-    if falls and stop.steps is None and stop.iterations is None:
+def _tell_of_schedule(loaded: LoadedExperiment, listener: Listener) -> None:
+    """Say that the schedule which was asked for has no effect."""
+    stop = loaded.experiment.stop
+    falls = getattr(loaded.experiment.algorithm, "lr_schedule", "constant") == "linear"
+    is_asked_for = loaded.sources.get("algorithm.lr_schedule", DEFAULT) != DEFAULT
+    if falls and is_asked_for and stop.steps is None and stop.iterations is None:
         listener.noticed(
             "algorithm.lr_schedule = linear has no effect: the learning rate falls to 0 at stop.steps or "
             "stop.iterations, and neither is given"
