@@ -340,7 +340,9 @@ class ResourcesSection(Section):
         description="Groups of simulators, dealt out to the workers; at least one for each. RLlib: one for each.",
     )
     envs_per_group: Count = Field(
-        default=1, le=MOST_WORKERS, description="Simulators in a group; with RLlib, of a worker: 8 by default."
+        default=1,
+        le=MOST_WORKERS,
+        description="Simulators in a group; 8 by default if the simulator is batched, and in a worker of RLlib's.",
     )
     overlap: bool = Field(
         default=False,

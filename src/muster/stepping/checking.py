@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Planned:
-    """How many simulators training will have, and the memory there is for them, in bytes, if that is known."""
+    """How many simulators training will have, and the memory there is for them, in bytes, if that is known.
+
+    `per_batch` is how many a group has if the simulator is batched, if that differs.
+    """
 
     groups: int = 1
     per_group: int = 1
     memory: int | None = None
+    per_batch: int | None = None
 
 
 def check_simulator(
@@ -80,9 +84,11 @@ class _Check:
     def __init__(self, simulator: Simulator, rules: Rules, planned: Planned, journals: Path | None) -> None:
         self._simulator = simulator
         self._rules = rules
-        self._planned = planned
         self._journals = journals
         self._is_batch = simulator.is_batched()
+        if self._is_batch and planned.per_batch is not None:
+            planned = replace(planned, per_group=planned.per_batch)
+        self._planned = planned
 
     def findings(self) -> list[Finding]:
         live = self._live(0)

@@ -44,6 +44,7 @@ class Survey:
     step_seconds: float | None = None
     pickle_problem: str | None = None
     reward_threshold: float | None = None
+    is_batched: bool = False
 
 
 def survey_here(simulator: Simulator, rules: Rules, wanted: Wanted) -> Survey:
@@ -102,7 +103,8 @@ def survey(simulator: Simulator, rules: Rules, wanted: Wanted, *, journals: Path
         speed = step_seconds(live, wanted.seconds_of_steps) if wanted.seconds_of_steps else None
         problem = pickle_problem(live) if wanted.pickling else None
     observations, actions = (plain_space(space) for space in (live.env.observation_space, live.env.action_space))
-    return Survey(observations, actions, seconds, speed, problem, simulator.reward_threshold())
+    threshold, is_batched = simulator.reward_threshold(), simulator.is_batched()
+    return Survey(observations, actions, seconds, speed, problem, threshold, is_batched)
 
 
 _surveyed: list[LiveSimulator] = []

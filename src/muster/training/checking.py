@@ -6,12 +6,12 @@ from muster.engines.choosing import make_plan
 from muster.engines.engine import Request, rules_of
 from muster.errors import ExperimentError
 from muster.experiment import LoadedExperiment
-from muster.experiment.schema import Experiment
 from muster.simulators.verdict import Verdict
 from muster.stepping.apart import ApartProcess, ProcessDiedError
 from muster.stepping.checking import Finding, Planned, check_simulator, of_failure
 from muster.stepping.live import FailedCallError
 from muster.stepping.survey import Wanted, survey_apart
+from muster.training.fitting_defaults import envs_per_batch
 from muster.training.memory import available_memory, require_memory
 
 
@@ -24,7 +24,7 @@ def check_experiment(loaded: LoadedExperiment) -> list[Finding]:
     rules, simulator = rules_of(loaded.experiment), loaded.experiment.simulator()
     process = ApartProcess(rules.step_timeout)
     try:
-        findings: list[Finding] = process.call(check_simulator, simulator, rules, _planned(loaded.experiment))
+        findings: list[Finding] = process.call(check_simulator, simulator, rules, _planned(loaded))
         if any(finding.verdict is Verdict.PROBLEM for finding in findings):
             return findings
         survey = survey_apart(simulator, rules, Wanted(loaded.experiment.seed), process)
@@ -44,9 +44,10 @@ def check_experiment(loaded: LoadedExperiment) -> list[Finding]:
     return findings
 
 
-def _planned(experiment: Experiment) -> Planned:
+def _planned(loaded: LoadedExperiment) -> Planned:
     """Return how many simulators there will be; RLlib has a group for each worker."""
+    experiment = loaded.experiment
     resources, groups = experiment.resources, experiment.resources.env_groups
     if experiment.algorithm.engine == "rllib":
         groups = max(1, resources.workers) if isinstance(resources.workers, int) else 1
-    return Planned(groups, resources.envs_per_group, available_memory())
+    return Planned(groups, resources.envs_per_group, available_memory(), envs_per_batch(loaded))

@@ -12,22 +12,20 @@ from muster.environment_variables import LAUNCH_CPUS_VARIABLE
 from muster.errors import ExperimentError
 from muster.experiment import LoadedExperiment
 from muster.experiment.quantities import counted
-from muster.experiment.schema import AlgorithmSection, Experiment, ResourcesSection
+from muster.experiment.schema import Experiment, ResourcesSection
 from muster.experiment.source import DEFAULT
 from muster.runs.folder import RunFolder
 from muster.simulators.lookup import find_simulator
 from muster.simulators.simulator import Simulator
 from muster.stepping.apart import ApartProcess
 from muster.stepping.survey import Survey, Wanted, survey_apart, survey_here
+from muster.training.fitting_defaults import with_fitting_defaults
 from muster.training.listener import Listener
 from muster.training.memory import require_memory
 from muster.training.stopping import with_default_stop
 
 SECONDS_TO_MEASURE = 0.2
 CHEAP_STEP_SECONDS = 200e-6
-FEWEST_ITERATIONS = 16
-SMALLEST_BATCH = 256
-"""Steps of an iteration, unless the experiment says less: fewer would say too little about the policy."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
     survey = _survey(experiment, simulator)
     loaded = _with_stop(loaded, survey.reward_threshold)
     if not resumes:
-        loaded = _with_batch_for(loaded)
+        loaded = with_fitting_defaults(loaded, is_batched=survey.is_batched)
     _tell_of_schedule(loaded, listener)
     wanted = experiment.resources.workers
     num_workers = _auto_workers(survey, experiment, listener) if wanted == "auto" else wanted
@@ -92,17 +90,6 @@ def _with_stop(loaded: LoadedExperiment, reward_threshold: float | None) -> Load
     key, value = next(iter(stop.model_dump(by_alias=True, exclude_none=True).items()))
     source = "simulator's registered threshold" if key == "return" else DEFAULT
     return loaded.replace(f"stop.{key}", value, source)
-
-
-def _with_batch_for(loaded: LoadedExperiment) -> LoadedExperiment:
-    """Make the default batch smaller where so few steps are planned that there would be few iterations."""
-    key, algorithm, steps = "algorithm.train_batch_size", loaded.experiment.algorithm, loaded.experiment.stop.steps
-    if not isinstance(algorithm, AlgorithmSection) or steps is None or loaded.sources.get(key) != DEFAULT:
-        return loaded
-    size = max(SMALLEST_BATCH, steps // FEWEST_ITERATIONS)
-    if size >= algorithm.train_batch_size:
-        return loaded
-    return loaded.replace(key, size, f"default where stop.steps = {steps}")
 
 
 def _tell_of_schedule(loaded: LoadedExperiment, listener: Listener) -> None:
