@@ -144,7 +144,7 @@ def test_a_simulator_that_does_not_pickle_resumes_with_new_episodes(tmp_path: Pa
 
 
 def test_resume_keeps_the_run_s_own_settings_and_refuses_others(tmp_path: Path) -> None:
-    small("tests.toys:Guess", tmp_path, algorithm__lr=0.01)
+    small("tests.toys:Guess", tmp_path, algorithm__lr=0.01, algorithm__lr_schedule="constant")
     options = TrainOptions(runs_dir=tmp_path, resume=True)
     result = train("tests.toys:Guess", overrides={"name": "run", "stop.iterations": 4}, options=options)
     assert result.iterations == 4

@@ -201,7 +201,7 @@ class TRPOSection(BuiltinSection):
     cg_iterations: Count = Field(default=10, description="Conjugate-gradient iterations.")
     cg_damping: float = Field(default=0.1, ge=0, description="Added to the Fisher matrix's diagonal.")
     line_search_steps: Count = Field(default=10, description="How often a step is halved before giving up.")
-    lr: float = Field(default=3e-4, gt=0, description="Learning rate of the value function's Adam.")
+    lr: float = Field(default=1e-3, gt=0, description="Learning rate of the value function's Adam.")
     minibatch_size: MinibatchSize = 128
     num_epochs: Count = Field(default=10, description="Passes over each batch when fitting the value function.")
 
