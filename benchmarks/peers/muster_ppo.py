@@ -79,6 +79,7 @@ def main() -> None:
         "stop.iterations": peer.iterations,
     }
     if arguments.algorithm == "ppo":
+        settings["algorithm.lr_schedule"] = "constant"
         settings["algorithm.vf_loss_coeff"] = 1.0  # of half the squared error, as 0.5 of all of it is to others
     if peer.workload == "ratio":
         settings["env.config"] = {"target": 1 / 6.931}
