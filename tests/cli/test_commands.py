@@ -90,8 +90,14 @@ def test_evaluate_says_how_the_best_was_chosen_and_averages_checkpoints(folder: 
         "mean of the last 2 checkpoints",
     ]
     result = last_json(muster("evaluate", "kept", "--episodes", "2", "--last", "2", "--json", cwd=folder))
-    assert [Path(path).name for path in result["checkpoint"]] == ["00000002", "00000003"]
-    assert result["episodes"] == 4
+    assert [Path(one["checkpoint"]).name for one in result["checkpoints"]] == ["00000002", "00000003"]
+    mean = sum(one["return_mean"] for one in result["checkpoints"]) / 2
+    assert (result["return_mean"], result["return_std_between"]) == (
+        mean,
+        pytest.approx(result["return_std_between"]),
+    )
+    both = muster("evaluate", "kept", "--last", "2", "--checkpoint", "latest", cwd=folder)
+    assert (both.returncode, "--checkpoint latest and --last 2 exclude each other" in both.stderr) == (2, True)
     too_many = muster("evaluate", "kept", "--last", "9", cwd=folder)
     assert (too_many.returncode, "--last 9: kept has 3 checkpoints" in too_many.stderr) == (2, True)
 

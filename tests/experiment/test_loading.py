@@ -41,21 +41,6 @@ def test_an_id_is_an_experiment_with_defaults() -> None:
     assert loaded.sources["algorithm.lr"] == "default"
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "engine", "count"), [("PPO", None, 1), ("ppo", "rllib", 8), ("dqn", None, 8)]
-)
-def test_a_worker_of_rllib_has_several_simulators(algorithm: str, engine: str | None, count: int) -> None:
-    overrides = [Override("algorithm.name", algorithm, "--algorithm")]
-    overrides += [Override("algorithm.engine", engine, "--engine")] if engine else []
-    loaded = load_experiment("CartPole-v1", overrides)
-    assert (loaded.experiment.resources.envs_per_group, loaded.sources["resources.envs_per_group"]) == (
-        count,
-        "default",
-    )
-    given = load_experiment("CartPole-v1", [*overrides, Override("resources.envs_per_group", 3, "--set")])
-    assert given.experiment.resources.envs_per_group == 3
-
-
 def test_a_file_and_overrides_with_their_sources(file: Path) -> None:
     loaded = load_experiment(file, [Override("resources.workers", 2, "--workers"), parse_set("algorithm.lr=1e-2")])
     experiment = loaded.experiment

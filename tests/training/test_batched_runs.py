@@ -199,7 +199,7 @@ def test_a_batch_has_eight_simulators_by_default(tmp_path: Path) -> None:
     overrides = {"resources.workers": 0, "stop.iterations": 1, "name": "run"}
     train("envpool:CartPole-v1", overrides=overrides, options=TrainOptions(runs_dir=tmp_path))
     sources = json.loads((tmp_path / "run" / "sources.json").read_text())
-    assert sources["resources.envs_per_group"] == "default of a batched simulator"
+    assert sources["resources.envs_per_group"] == "default where simulators step together"
     assert "envs_per_group = 8\n" in (tmp_path / "run" / "experiment.toml").read_text()
     findings = json.loads(muster_here("check", "envpool:CartPole-v1", "--json").out)["findings"]
     assert "a batch of 8 takes" in next(one["message"] for one in findings if one["subject"] == "build")

@@ -186,6 +186,30 @@ def test_an_alarm_that_a_simulator_leaves_behind_does_not_interrupt_the_run() ->
     assert signal.getsignal(signal.SIGALRM) is handler
 
 
+def test_a_simulator_s_own_handler_of_alarms_is_there_when_it_is_called_again() -> None:
+    state, rung = ProcessState(), []
+    with state.installed():
+        signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
+    with state.installed():
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        time.sleep(0.2)
+    assert rung == [signal.SIGALRM]
+
+
+def test_a_periodic_alarm_of_the_caller_s_is_not_disturbed() -> None:
+    code = (
+        "import signal, time; from muster.stepping.process_state import ProcessState; rung = []\n"
+        "signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic() - began))\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.2, 1.0); began = time.monotonic()\n"
+        "with ProcessState().installed(): time.sleep(0.5)\n"
+        "time.sleep(0.5)\n"
+        "assert len(rung) == 1, rung\n"
+        "time.sleep(0.5)\n"
+        "assert len(rung) == 2, rung\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=20)
+
+
 @pytest.mark.parametrize("how", ["closed streams", "closed descriptors", "children", "threads"])
 def test_what_a_simulator_leaves_behind_holds_up_nothing(how: str, tmp_path: Path) -> None:
     flags = [f"--set={key}={json.dumps(value)}" for key, value in overrides(how, 0).items() if value is not None]

@@ -14,7 +14,7 @@ from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.quantities import LARGEST_SEED, counted
 from muster.experiment.schema import Experiment
-from muster.runs.checkpoints import BEST, Checkpoints
+from muster.runs.checkpoints import BEST, LATEST, Checkpoints, verify
 from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -47,7 +47,9 @@ def evaluate(
     from muster.stepping.live import FailedCallError
     from muster.training.failures import FailureRecord
 
-    which = checkpoint if last is None else "latest"
+    if last is not None and checkpoint != BEST:
+        raise InputError(f"--checkpoint {checkpoint} and --last {last} exclude each other\n    give one of them")
+    which = checkpoint if last is None else LATEST
     folder, path = find_checkpoint(run, which, folder_of_runs(runs_dir), show_notice)
     paths = [path] if last is None else _newest(folder, last)
     require_own_run(folder, paths, f"evaluate {run}", trust=trust)
@@ -89,6 +91,8 @@ def _newest(folder: RunFolder, count: int) -> list[Path]:
             f"--last {count}: {folder.name} has {counted(len(saved), 'checkpoint')}\n"
             "    a run keeps as many as checkpoint.keep says, and the best"
         )
+    for path in saved:
+        verify(path)
     return [path.absolute() for path in saved]
 
 
@@ -114,10 +118,9 @@ def _report_mean(folder: RunFolder, paths: list[Path], results: list[Any], *, as
     means = [result.return_mean for result in results]
     mean, deviation = fmean(means), pstdev(means)
     if as_json:
-        summary = {"episodes": sum(result.episodes for result in results)}
-        summary |= {"return_mean": mean, "return_std": deviation}
-        summary |= {"length_mean": fmean(result.length_mean for result in results)}
-        print_json({"run": str(folder.path), "checkpoint": [str(path) for path in paths], **summary})
+        each = [{"checkpoint": str(path), **asdict(result)} for path, result in zip(paths, results, strict=True)]
+        summary = {"return_mean": mean, "return_std_between": deviation}
+        print_json({"run": str(folder.path), "checkpoints": each, **summary})
         return
     count = counted(len(paths), "checkpoint")
     console().print(f"mean of the last {count}: return {figure(mean)} ± {figure(deviation)} between checkpoints")

@@ -28,6 +28,6 @@ def get(reference: Any, interrupted: Interrupted) -> Any:
 
 
 def patient(interrupted: Interrupted, seconds: float) -> Interrupted:
-    """Return the same question for what must still be done after a run was abandoned: it says so only later."""
+    """Return `interrupted`, but false for the first seconds, so that an abandoned run can still be closed."""
     deadline = time.monotonic() + seconds
     return lambda: interrupted() and time.monotonic() > deadline

@@ -16,7 +16,6 @@ from muster.simulators.simulator import Simulator
 MOST_WORKERS = 100_000
 MOST_THREADS = 4096
 LONGEST_NAME = 100
-ENVS_OF_RLLIB_WORKERS = 8
 
 
 class EnvSection(Section):
@@ -342,7 +341,8 @@ class ResourcesSection(Section):
     envs_per_group: Count = Field(
         default=1,
         le=MOST_WORKERS,
-        description="Simulators in a group; 8 by default if the simulator is batched, and in a worker of RLlib's.",
+        description="Simulators in a group, or in a worker of RLlib's. The default is 8 where they step "
+        "together: if the simulator is batched, and with RLlib.",
     )
     overlap: bool = Field(
         default=False,
@@ -415,17 +415,11 @@ class Experiment(Section):
     @model_validator(mode="before")
     @classmethod
     def _name_the_algorithm(cls, data: Any) -> Any:
-        """Give `[algorithm]` its default name, by which its other keys are then checked; fill in what hangs on it.
-
-        A worker of RLlib's has several simulators by default, since it steps them together.
-        """
-        if not isinstance(data, dict) or not isinstance(section := data.get("algorithm", {}), dict):
-            return data
-        name = _CANONICAL_NAMES.get(str(section.get("name", "PPO")).upper(), section.get("name"))
-        data = {**data, "algorithm": {**section, "name": name}}
-        resources = data.get("resources", {})
-        if isinstance(resources, dict) and (section.get("engine") == "rllib" or name in get_args(RLlibOnly)):
-            data["resources"] = {"envs_per_group": ENVS_OF_RLLIB_WORKERS, **resources}
+        """Give `[algorithm]` its default name, by which its other keys are then checked."""
+        if isinstance(data, dict) and isinstance(section := data.get("algorithm", {}), dict):
+            name = section.get("name", "PPO")
+            section = {**section, "name": _CANONICAL_NAMES.get(str(name).upper(), name)}
+            return {**data, "algorithm": section}
         return data
 
     def as_table(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,7 @@ import numpy as np
 
 NUMPY_ERRORS: Any = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 """NumPy's own defaults, under which muster computes."""
-SIGNALS = (
-    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2),
-    *(signal.SIGALRM, signal.SIGCHLD),
-)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 """Those that muster, or a scheduler, sends."""
 _HIGH_DESCRIPTOR = 200
 
@@ -39,17 +36,19 @@ class ProcessState:
         self._variables: dict[str, str | None] = {}
         """Those that were changed; None if removed."""
         self._timeout: float | None = None
+        self._on_alarm: Any = None
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Put the changes in force for a while, then undo them and those that were made meanwhile.
 
-        Handlers of signals, alarms and standard streams are undone only: a signal means the run, whatever a
-        simulator would do about it, and what is reported must be seen.
+        Handlers of signals other than alarms, and standard streams, are undone only: a signal means the run,
+        whatever a simulator would do about it, and what is reported must be seen.
         """
         folder, variables = _folder(), dict(os.environ)
         streams, timeout = (sys.stdout, sys.stderr), socket.getdefaulttimeout()
-        handlers, descriptors, alarm = _handlers(), StandardDescriptors(), _Alarm()
+        handlers, descriptors, alarm = _handlers(SIGNALS), StandardDescriptors(), _Alarm()
+        on_alarm = _handlers((signal.SIGALRM,))
         self._apply()
         try:
             yield
@@ -60,6 +59,7 @@ class ProcessState:
             _change_variables({name: variables.get(name) for name in self._variables})
             socket.setdefaulttimeout(timeout)
             alarm.restore()
+            self._keep_on_alarm(on_alarm)
             descriptors.restore()
             sys.stdout, sys.stderr = (_reopened(stream, 1 + k) for k, stream in enumerate(streams))
             _restore_handlers(handlers)
@@ -70,6 +70,15 @@ class ProcessState:
         _change_variables(self._variables)
         if self._timeout is not None:
             socket.setdefaulttimeout(self._timeout)
+        if self._on_alarm is not None:
+            _restore_handlers({signal.SIGALRM: self._on_alarm})
+
+    def _keep_on_alarm(self, before: dict[signal.Signals, Any]) -> None:
+        """Keep what a simulator does when its alarm rings, and undo it."""
+        if before:
+            now = signal.getsignal(signal.SIGALRM)
+            self._on_alarm = None if now is before[signal.SIGALRM] else now
+            _restore_handlers(before)
 
     def _keep(self, folder: str | None, variables: dict[str, str], timeout: float | None) -> None:
         """Keep what differs from what was there before."""
@@ -120,7 +129,10 @@ class _Alarm:
 
     def restore(self) -> None:
         """Set it again if it is not what it should be by now."""
-        left = max(1e-3, self._rings_at - time.monotonic()) if self._seconds else 0.0
+        left = self._rings_at - time.monotonic() if self._seconds else 0.0
+        if left < 0:
+            # It has rung; a periodic one rings again.
+            left = left % self._interval if self._interval else 0.0
         if abs(signal.getitimer(signal.ITIMER_REAL)[0] - left) > self.TOLERANCE_SECONDS:
             signal.setitimer(signal.ITIMER_REAL, left, self._interval)
 
@@ -197,11 +209,11 @@ def _reopened(stream: Any, descriptor: int) -> Any:
     return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
-def _handlers() -> dict[signal.Signals, Any]:
-    """Return the handlers; only the main thread may change them."""
+def _handlers(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
+    """Return handlers of signals; only the main thread may change them."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    return {number: signal.getsignal(number) for number in SIGNALS}
+    return {number: signal.getsignal(number) for number in numbers}
 
 
 def _restore_handlers(handlers: dict[signal.Signals, Any]) -> None:

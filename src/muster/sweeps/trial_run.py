@@ -18,8 +18,9 @@ from ray.tune import Trainable
 
 from muster.errors import InputError, MusterError, RunLockedError
 from muster.experiment import LoadedExperiment, Override, load_experiment
+from muster.experiment.loading import load_saved
 from muster.experiment.sweep import SweepSection
-from muster.runs.checkpoints import Checkpoints
+from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.folder import RunFolder
 from muster.runs.lock import RunLock
 from muster.stepping.worker_signals import outlive_signals
@@ -29,6 +30,7 @@ from muster.sweeps.record import values_of
 from muster.sweeps.space import Values
 from muster.sweeps.sweep_watch import SweepWatch
 from muster.training import Training, TrainOptions
+from muster.training.fitting_defaults import with_defaults_of
 from muster.training.interruption import RESUMABLE, Interruption
 from muster.training.listener import Silence
 from muster.training.progress import Progress
@@ -125,6 +127,8 @@ class TrialRun(Trainable):  # type: ignore[misc]
         self._origin = origin
         loaded = trial_experiment(self._sweep, self.trial_id, self._values)
         given = Path(checkpoint_dir) / CHECKPOINT_FOLDER
+        if given.is_dir():
+            loaded = with_defaults_of(loaded, load_saved(given / EXPERIMENT).experiment)
 
         def adopt() -> None:
             with RunLock(self._folder.lock):

@@ -11,7 +11,7 @@ from muster.stepping.apart import ApartProcess, ProcessDiedError
 from muster.stepping.checking import Finding, Planned, check_simulator, of_failure
 from muster.stepping.live import FailedCallError
 from muster.stepping.survey import Wanted, survey_apart
-from muster.training.fitting_defaults import envs_per_batch
+from muster.training.fitting_defaults import envs_per_group
 from muster.training.memory import available_memory, require_memory
 
 
@@ -50,4 +50,5 @@ def _planned(loaded: LoadedExperiment) -> Planned:
     resources, groups = experiment.resources, experiment.resources.env_groups
     if experiment.algorithm.engine == "rllib":
         groups = max(1, resources.workers) if isinstance(resources.workers, int) else 1
-    return Planned(groups, resources.envs_per_group, available_memory(), envs_per_batch(loaded))
+    single, batched = (envs_per_group(loaded, is_batched=is_batched) for is_batched in (False, True))
+    return Planned(groups, single, available_memory(), batched)

@@ -14,6 +14,7 @@ from muster.errors import InputError
 from muster.experiment import LoadedExperiment
 from muster.reports.scaling import Measured
 from muster.training.call import TrainOptions
+from muster.training.fitting_defaults import with_fitting_batch_size
 from muster.training.train import Training
 
 WARM_UP = 2
@@ -77,6 +78,7 @@ def _measure(loaded: LoadedExperiment, workers: int, seconds: float) -> Measured
     }
     for key, value in table.items():
         loaded = loaded.replace(key, value, "muster scale")
+    loaded = with_fitting_batch_size(loaded)
     for key in ("steps", "iterations", "return"):
         loaded = loaded.replace(f"stop.{key}", None, "muster scale")
     loaded = loaded.replace("stop.time", 10 * seconds + 600, "muster scale")

@@ -58,7 +58,8 @@ class Batch:
     def corrected_advantages(self, log_probs: Array) -> Array:
         """Normalised advantages, weighted by how much likelier each action is under the policy that learns now.
 
-        All weights are 1 unless sampling overlaps with learning: then an older policy sampled the actions.
+        All weights are 1 unless sampling overlaps with learning, so that an older policy sampled the actions, or
+        the batch was sampled before the scales were known, so that the policy saw other numbers.
         """
         weights = np.minimum(np.exp(log_probs - self.log_probs), LARGEST_WEIGHT)
         corrected: Array = weights * self.normalised_advantages()

@@ -97,7 +97,7 @@ class Learner:
     ) -> Metrics:
         """Learn from the fragments of an iteration; the state changes at the end, if all of it succeeds.
 
-        What was sampled before the scales were known is scaled now, by what it tells of them.
+        Fragments that were sampled before the scales were known are rescaled with this batch's statistics.
 
         Raises:
             NonFiniteUpdateError: if a gradient or the result is not finite.

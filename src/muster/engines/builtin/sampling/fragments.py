@@ -19,7 +19,7 @@ Array = NDArray[Any]
 class Weights:
     """What a group samples with: the networks' flat vector, and the scales of this iteration.
 
-    As long as the scales are not known, observations and rewards are taken as they are.
+    As long as the scales are not known, observations are only clipped, and rewards are taken as they are.
     """
 
     parameters: Array
@@ -33,7 +33,7 @@ class Fragment:
     """What a group sampled in one iteration: arrays with a row per step, and what happened on the way.
 
     Observations are scaled, in the row format of the experiment. Where the scales were not known, `recording` is
-    there, to make the arrays again with those that it gives.
+    there, so that the learner can compute the arrays again once they are measured.
     """
 
     observations: Array
