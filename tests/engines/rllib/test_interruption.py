@@ -45,7 +45,7 @@ def test_an_iteration_that_takes_too_long_is_abandoned(workers: str, tmp_path: P
     wait_until(lambda: status.exists() and '"running"' in status.read_text(), "training", 120)
     time.sleep(2)
     process.terminate()
-    _, stderr = process.communicate(timeout=25)
+    _, stderr = process.communicate(timeout=27)
     assert process.returncode == 143, stderr
     assert "Traceback" not in stderr
     events = [event["event"] for event in read_json_lines(tmp_path / "runs" / "run" / "events.jsonl")]
