@@ -190,11 +190,14 @@ def page(found: dict[Job, dict[str, Any]]) -> str:
         "Interquartile mean over seeds and, in brackets, its 95 % bootstrap interval, of the deterministic return "
         f"over {EPISODES} episodes with the last checkpoint and with the best one (by training return), and of "
         "the mean training return of the last 100 episodes. Seconds: median of the training time, two runs at a "
-        "time on two CPUs. Stable-Baselines3 and sb3-contrib ran here too, in `VecNormalize`, with their defaults "
-        "and with the hyperparameters of RL Baselines3 Zoo. Published returns are of older versions of the tasks: "
-        "Tianshou's are the best point of training, the Zoo's an evaluation of one agent, CleanRL's training "
-        "returns.",
+        "time on two CPUs. Published returns are of older versions of the tasks: Tianshou's are the best point of "
+        "training, the Zoo's an evaluation of one agent, CleanRL's training returns.",
     ]
+    if any(job.who != OURS for job in found):
+        lines[-1] += (
+            " Stable-Baselines3 and sb3-contrib ran here too, in `VecNormalize`, with their defaults and with the "
+            "hyperparameters of RL Baselines3 Zoo."
+        )
     for algorithm in ALGORITHMS:
         lines += [
             "",
@@ -212,7 +215,8 @@ def page(found: dict[Job, dict[str, Any]]) -> str:
                 ]
                 if runs:
                     lines.append(_row(task, who, runs))
-            if (algorithm, task.name) in PUBLISHED:
+            is_measured = any((job.algorithm, job.task) == (algorithm, task.name) for job in found)
+            if is_measured and (algorithm, task.name) in PUBLISHED:
                 lines.append(f"| {task.title} | | *published* | | {PUBLISHED[algorithm, task.name]} | | | |")
     return "\n".join(lines) + "\n"
 
