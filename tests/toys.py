@@ -298,7 +298,7 @@ class Housed(Guess):
 
 
 class Stuck(Guess):
-    """Sleeps for a minute while it is built; or after a hundred steps, in every step or while it is closed."""
+    """Sleeps for a minute while it is built; or after a thousand steps, in every step or while it is closed."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
@@ -308,12 +308,12 @@ class Stuck(Guess):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.taken += 1
-        if self.where == "step" and self.taken > 100:
+        if self.where == "step" and self.taken > 1000:
             time.sleep(60)
         return super().step(action)
 
     def close(self) -> None:
-        if self.where == "close" and self.taken > 100:
+        if self.where == "close" and self.taken > 1000:
             time.sleep(60)
 
 

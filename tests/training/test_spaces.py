@@ -20,6 +20,7 @@ NEARLY_SOLVED = 8.5
 SHORT = {
     "resources.workers": 0,
     "resources.env_groups": 2,
+    "resources.envs_per_group": 8,
     "algorithm.lr": 1e-3,
     "algorithm.gamma": 0.0,
     "algorithm.train_batch_size": 1024,
@@ -27,7 +28,7 @@ SHORT = {
     "stop.return": 9.6,
     "checkpoint.every": 1000,
 }
-EXPLORING: dict[str, Any] = {"algorithm__entropy_coeff": 0.03}
+EXPLORING: dict[str, Any] = {"algorithm__entropy_coeff": 0.03, "algorithm__lr_schedule": "constant"}
 
 
 def learned(name: str, folder: Path, steps: int = 40_000, **settings: Any) -> float:
