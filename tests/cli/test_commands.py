@@ -98,6 +98,8 @@ def test_evaluate_says_how_the_best_was_chosen_and_averages_checkpoints(folder: 
     )
     both = muster("evaluate", "kept", "--last", "2", "--checkpoint", "latest", cwd=folder)
     assert (both.returncode, "--checkpoint latest and --last 2 exclude each other" in both.stderr) == (2, True)
+    one = muster("evaluate", "runs/kept/checkpoints/latest", "--last", "2", cwd=folder)
+    assert (one.returncode, "--last 2: runs/kept/checkpoints/latest is a checkpoint" in one.stderr) == (2, True)
     too_many = muster("evaluate", "kept", "--last", "9", cwd=folder)
     assert (too_many.returncode, "--last 9: kept has 3 checkpoints" in too_many.stderr) == (2, True)
 

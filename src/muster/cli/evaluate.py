@@ -50,7 +50,10 @@ def evaluate(
     if last is not None and checkpoint != BEST:
         raise InputError(f"--checkpoint {checkpoint} and --last {last} exclude each other\n    give one of them")
     which = checkpoint if last is None else LATEST
-    folder, path = find_checkpoint(run, which, folder_of_runs(runs_dir), show_notice)
+    directory = folder_of_runs(runs_dir)
+    folder, path = find_checkpoint(run, which, directory, show_notice)
+    if last is not None and any((base / run).resolve() == path.resolve() for base in (Path(), directory)):
+        raise InputError(f"--last {last}: {run} is a checkpoint\n    name its run: {folder.path}")
     paths = [path] if last is None else _newest(folder, last)
     require_own_run(folder, paths, f"evaluate {run}", trust=trust)
     experiment = read_experiment(folder, path, show_notice)
