@@ -21,6 +21,7 @@ SHIPPED_CODE_VARIABLE = "MUSTER_SHIPPED_CODE"
 CODE_COPY_VARIABLE = "MUSTER_CODE_COPY"
 CODE_SEARCH_PATH_VARIABLE = "MUSTER_CODE_SEARCH_PATH"
 STEP_VARIABLE = "MUSTER_STEP"
+PARENT_VARIABLE = "MUSTER_PARENT"
 IN_CONTAINER_VARIABLE = "MUSTER_IN_CONTAINER"
 ORDERS_ON_STDIN_VARIABLE = "MUSTER_ORDERS_ON_STDIN"
 
@@ -68,6 +69,7 @@ SET = {
 INTERNAL = {
     CODE_COPY_VARIABLE: "where a worker's copy of the shipped code is",
     CODE_SEARCH_PATH_VARIABLE: "folders of the shipped code that are on the search path for modules",
+    PARENT_VARIABLE: "the process that started this run, without which it saves and ends",
     STEP_VARIABLE: "this rank was started by `muster launch` itself, which must not start ranks again",
     IN_CONTAINER_VARIABLE: "this rank is inside its container already",
     ORDERS_ON_STDIN_VARIABLE: (

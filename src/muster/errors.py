@@ -25,6 +25,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+ERROR_PREFIX = "error: "
+"""What the command line prints before the message of an error."""
+
 
 class MusterError(Exception):
     """A failure with a message that says what happened, where, and what to do next.

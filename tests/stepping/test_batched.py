@@ -19,6 +19,7 @@ from muster.simulators.describing import describe_actions, describe_observations
 from muster.simulators.simulator import Simulator
 from muster.stepping.building import build
 from muster.stepping.failures import SimulatorFailure, Supervision
+from muster.stepping.info_metrics import Episode
 from muster.stepping.making import make_simulators
 from muster.stepping.many import Events, SteppingSettings
 from tests import batches
@@ -116,7 +117,10 @@ def test_the_steps_of_each_simulator_are_kept_and_nothing_else(mode: str, name: 
         assert num_ends >= 3
         finals = [[number, episode, length] for episode in range(num_ends)]
         assert steps.finals(number) == (finals if truncates else [])
-    assert {episode for events in steps.events for episode in events.episodes} == {(6.0, 3), (10.0, 4)}
+    assert {episode for events in steps.events for episode in events.episodes} == {
+        Episode(6.0, 3),
+        Episode(10.0, 4),
+    }
     num_skipped = sum(len(events.skipped) for events in steps.events[:-1])
     assert num_skipped == (9 if mode == "NextStep" else 0)
     assert not steps.failures
@@ -141,7 +145,7 @@ def test_a_time_limit_bootstraps_from_the_last_observation_and_termination_from_
         np.testing.assert_allclose(fragment.returns, steps + 1 + 0.9 * values, rtol=1e-5)
         assert fragment.steps == len(rows)
         assert len(rows) < 36 if mode == "NextStep" else len(rows) == 40
-        assert sorted({length for _, length in fragment.episodes}) == [3, 4]
+        assert sorted({episode.length for episode in fragment.episodes}) == [3, 4]
         assert fragment.observation_moments.mean[2] == pytest.approx(steps.mean())
 
 
@@ -197,7 +201,7 @@ def test_masks_and_parts_in_batches_that_reset_themselves(name: str, config: dic
     fragment = group.sample(weights)
     assert not failures  # a puzzle raises if its mask is not heeded
     assert len(fragment.episodes) >= 9
-    assert {length for _, length in fragment.episodes} <= ({10} if "Seldom" not in name else {*range(3, 11)})
+    assert {episode.length for episode in fragment.episodes} <= ({10} if "Seldom" not in name else {*range(3, 11)})
     if "Mask" in name:
         assert 0 < fragment.masks.mean() < 1
 
@@ -269,7 +273,7 @@ def test_a_wrong_beginning_costs_no_step_that_was_done(mode: str, how: str, mess
     assert message in failure.error
     assert (failure.call, failure.env, failure.episode, failure.step) == ("reset", 1, 1, 0)
     assert not any(events.dropped for events in steps.events)
-    assert (10.0, 4) in [episode for events in steps.events for episode in events.episodes]
+    assert Episode(10.0, 4) in [episode for events in steps.events for episode in events.episodes]
     [at] = steps.rebuilt_at()
     assert steps.ended[at].all() and steps.rows[at + 1].tolist() == [[0, 0, 0], [1, 0, 0]]
     assert len(steps.kept(0)) + len(steps.kept(1)) == 16 - sum(len(e.skipped) for e in steps.events[:-1])
@@ -282,7 +286,7 @@ def test_the_last_observation_of_an_episode_is_judged_too(mode: str) -> None:
     assert "observation is not finite" in failure.error
     assert (failure.env, failure.call, failure.step) == (1, "step", 1)
     assert steps.events[1].dropped == [1]
-    assert (3.0, 2) not in steps.events[1].episodes
+    assert Episode(3.0, 2) not in steps.events[1].episodes
 
 
 def test_a_batch_that_raises_loses_all_episodes_and_is_rebuilt() -> None:
@@ -378,7 +382,7 @@ def test_a_batch_with_a_vector_class_of_its_own_is_used() -> None:
     settings = _registered("CartPole-v1", True)
     group, weights = group_for(settings, [])
     fragment = group.sample(weights)
-    lengths = [length for _, length in fragment.episodes]
+    lengths = [episode.length for episode in fragment.episodes]
     assert lengths and max(lengths) == 7
     from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
@@ -394,7 +398,7 @@ def test_an_envpool_steps_as_gymnasium_s_own_and_cannot_be_saved() -> None:
     again, _ = group_for(settings, failures)
     fragment = group.sample(weights)
     assert_equal(again.sample(weights), fragment)
-    assert all(total == length for total, length in fragment.episodes) and fragment.episodes
+    assert all(episode.total == episode.length for episode in fragment.episodes) and fragment.episodes
     assert fragment.steps == len(fragment.observations) < 300
     assert len(np.unique(fragment.observations[:5], axis=0)) == 5
     with pytest.raises(TypeError, match="pickle"):

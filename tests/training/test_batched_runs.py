@@ -16,6 +16,7 @@ from muster.training.listener import Silence
 from tests.commands import muster_here, policy_bytes, timeless_metrics
 
 SMALL = {
+    "evaluation.every": 0,
     "resources.workers": 0,
     "resources.env_groups": 2,
     "resources.envs_per_group": 3,

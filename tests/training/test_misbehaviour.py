@@ -87,6 +87,7 @@ def overrides(how: str, workers: int) -> dict[str, Any]:
         "env.step_timeout": 1 if "hang" in how else None,
         "env.restart_every": 2 if how == "close" else 0,
         "resources.workers": workers,
+        "evaluation.every": 0,
         "resources.env_groups": 2,
         "resources.envs_per_group": 2,
         "algorithm.train_batch_size": 160,

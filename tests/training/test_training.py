@@ -34,6 +34,7 @@ from muster.training.progress import Progress
 from muster.training.seeds import confidence_interval
 
 SMALL = {
+    "evaluation.every": 0,
     "resources.workers": 0,
     "resources.env_groups": 2,
     "resources.envs_per_group": 2,

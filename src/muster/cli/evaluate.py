@@ -40,11 +40,11 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Let a run's best policy act for some episodes and print its mean return."""
-    from muster.engines.engine import rules_of
     from muster.policies import load_policy
     from muster.stepping.apart import ApartProcess
-    from muster.stepping.evaluation import EvaluationTask, evaluate_saved
+    from muster.stepping.evaluation import evaluate_saved
     from muster.stepping.live import FailedCallError
+    from muster.training.evaluations import evaluation_task
     from muster.training.failures import FailureRecord
 
     if last is not None and checkpoint != BEST:
@@ -59,14 +59,7 @@ def evaluate(
     experiment = read_experiment(folder, path, show_notice)
     for one in paths:
         load_policy(one, trust=trust)
-    simulator = experiment.simulator()
-    task = EvaluationTask(
-        simulator,
-        rules_of(experiment),
-        episodes,
-        experiment.seed if seed is None else seed,
-        deterministic=not stochastic,
-    )
+    task = evaluation_task(experiment, episodes=episodes, seed=seed, deterministic=not stochastic)
     process = ApartProcess(experiment.env.step_timeout)
     results = []
     try:
@@ -78,7 +71,7 @@ def evaluate(
                 is_best = best is not None and best.name == path.name
                 _show(folder, one, result, _chosen_by(experiment) if is_best else "")
     except FailedCallError as error:
-        raise FailureRecord(experiment, simulator, folder).error(error.failure) from None
+        raise FailureRecord(experiment, task.simulator, folder).error(error.failure) from None
     finally:
         process.close()
     if last is not None:

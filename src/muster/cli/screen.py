@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from muster.errors import MusterError
+from muster.errors import ERROR_PREFIX, MusterError
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 SHARE_BETWEEN_LINES = 0.05
@@ -40,7 +40,7 @@ def show_notice(message: str) -> None:
 def show_error(error: MusterError) -> None:
     """Print why a command failed."""
     sys.stdout.flush()
-    console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error).rstrip()))
+    console(stderr=True).print(Text.assemble((ERROR_PREFIX, "bold red"), str(error).rstrip()))
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

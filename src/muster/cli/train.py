@@ -118,7 +118,7 @@ def _train(
     with view:
         if seeds is None:
             return train(loaded, options=options, listener=view, watch=watch)
-        return train_seeds(loaded, seeds, options, view, watch)
+        return train_seeds(loaded, seeds, options, view, watch, view.show_all)
 
 
 def _show_result(result: Any) -> None:
@@ -138,11 +138,27 @@ def _show_result(result: Any) -> None:
 
 
 def _show_seeds(result: Any) -> None:
+    from muster.training.seeds import average_name
+
     screen = console()
-    for run in result.runs:
-        screen.print(f"{run.run}: {run.state}, mean return {figure(run.return_mean)}")
-    interval = ""
-    if result.interval is not None:
-        low, high = (figure(end) for end in result.interval)
-        interval = f", 95 % interval {low} to {high}"
-    screen.print(f"{counted(len(result.runs), 'seed')}: mean return {figure(result.return_mean)}{interval}")
+    evaluations = result.evaluations or [None] * len(result.runs)
+    for run, evaluation in zip(result.runs, evaluations, strict=True):
+        text = f"{run.run}: {run.state}, training return {figure(run.return_mean)}"
+        if evaluation is not None:
+            text += f", evaluated {figure(evaluation.return_mean)} ± {figure(evaluation.return_std)}"
+        screen.print(text)
+    how_many, average = counted(len(result.runs), "seed"), average_name(len(result.runs))
+    training = _mean_and_interval(result.return_mean, result.interval)
+    if not result.evaluations:
+        screen.print(f"{how_many}: {average} training return {training}")
+        return
+    evaluated = _mean_and_interval(result.evaluation_mean, result.evaluation_interval)
+    episodes = counted(result.evaluations[0].episodes, "episode")
+    screen.print(f"{how_many}, the best policy of each in the same {episodes}: {average} return {evaluated}")
+
+
+def _mean_and_interval(mean: float | None, interval: tuple[float, float] | None) -> str:
+    if interval is None:
+        return figure(mean)
+    low, high = interval
+    return f"{figure(mean)}, 95 % interval {figure(low)} to {figure(high)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +15,8 @@ from rich.text import Text
 from muster.cli.screen import Pace, figure, sparkline
 from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import AlgorithmSection
+from muster.runs.status import Status
+from muster.stepping.evaluation import Evaluation
 from muster.training.listener import RunStart
 from muster.training.progress import Progress
 from muster.training.stopping import nearest_stop, seconds_left
@@ -55,6 +58,16 @@ class View:
         if not self._quiet and (self._verbose or self._pace.is_due()):
             self._console.print(line(row, with_all=self._verbose))
 
+    def evaluated(self, iteration: int, result: Evaluation) -> None:
+        """Print what an evaluation came to."""
+        if not self._quiet:
+            self._console.print(f"evaluated at iteration {iteration}: {evaluation_text(result)}")
+
+    def show_all(self, statuses: Sequence[Status]) -> None:
+        """Print now and then how far runs are that train side by side."""
+        if not self._quiet and any(status.iteration for status in statuses) and self._pace.is_due():
+            self._console.print("  ".join(map(short_status, statuses)))
+
     def noticed(self, message: str) -> None:
         """Print a notice."""
         if not self._quiet:
@@ -79,6 +92,8 @@ class LiveView(View):
         self._row: dict[str, Any] = {}
         self._progress = Progress()
         self._returns: list[float] = []
+        self._evaluation = ""
+        self._statuses: Sequence[Status] = ()
         self._seconds = {"sampling": 0.0, "learning": 0.0, "waiting": 0.0}
         self._began: tuple[float, int] = (0.0, 0)
         """Training time and steps before the first iteration that was seen."""
@@ -97,7 +112,7 @@ class LiveView(View):
 
     def started(self, start: RunStart) -> None:
         super().started(start)
-        self._returns, self._row = [], {}
+        self._returns, self._row, self._evaluation = [], {}, ""
         self._seconds = dict.fromkeys(self._seconds, 0.0)
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
@@ -111,7 +126,15 @@ class LiveView(View):
         self._seconds["learning"] += row["time/learn"]
         self._seconds["waiting"] += row["time/wait"]
 
+    def evaluated(self, iteration: int, result: Evaluation) -> None:
+        self._evaluation = f"{evaluation_text(result)}, at iteration {iteration}"
+
+    def show_all(self, statuses: Sequence[Status]) -> None:
+        self._statuses = statuses
+
     def _render(self) -> RenderableType:
+        if self._statuses:
+            return Group(*map(short_status, self._statuses))
         if self._start is None or not self._row:
             return Text("starting ...", style="dim")
         stop = self._start.experiment.stop
@@ -119,12 +142,14 @@ class LiveView(View):
         if (left := seconds_left(stop, self._progress)) is not None:
             text += f", {format_duration(left)} left"
         table = Table.grid(padding=(0, 2))
-        table.add_column(style="cyan", min_width=8)
+        table.add_column(style="cyan", min_width=9)
         table.add_column()
         bar = Table.grid(padding=(0, 2))
         bar.add_row(ProgressBar(total=1.0, completed=fraction, width=BAR_WIDTH), text)
         table.add_row("progress", bar)
         table.add_row("return", self._return_text())
+        if self._evaluation:
+            table.add_row("evaluated", self._evaluation)
         table.add_row("speed", f"{self._steps_per_second():,.0f} steps/s, iteration {self._progress.iteration}")
         table.add_row("time", self._time_text())
         if failures := self._failures_text():
@@ -168,6 +193,20 @@ def headline(start: RunStart) -> str:
         text += f" (train_batch_size {algorithm.train_batch_size:,} in whole fragments)"
     resumed = f", resumed at iteration {start.from_iteration}" if start.from_iteration else ""
     return f"{text}\nrun folder {start.run}{resumed}"
+
+
+def short_status(status: Status) -> str:
+    """Say in a few words how far a run is."""
+    if not status.iteration:
+        return f"{status.run}: {status.state}"
+    return f"{status.run}: {status.state}, {status.steps:,} steps, return {figure(status.return_mean)}"
+
+
+def evaluation_text(result: Evaluation) -> str:
+    """Say what a deterministic evaluation came to."""
+    spread = f"{figure(result.return_mean)} ± {figure(result.return_std)}"
+    metrics = "".join(f", {name} {figure(value)}" for name, value in result.metrics.items())
+    return f"return {spread} over {counted(result.episodes, 'episode')}{metrics}"
 
 
 def line(row: dict[str, Any], *, with_all: bool) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.stepping.failures import Supervision
 from muster.stepping.hang_watch import Hung, end_process
+from muster.stepping.info_metrics import Episode
 from muster.stepping.rules import Rules
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Iteration:
     """What one iteration did: steps, finished episodes, the learner's metrics and the time it took."""
 
     steps: int
-    episodes: list[tuple[float, int]]
+    episodes: list[Episode]
     workers_lost: int
     metrics: dict[str, float | None]
     sample_seconds: float
@@ -71,10 +72,11 @@ class Engine(Protocol):
     def metric_names(self) -> tuple[str, ...]:
         """The columns that the algorithm adds to the record."""
 
-    def iterate(self, fraction_done: float) -> Iteration:
+    def iterate(self, fraction_done: float, scheduled: Mapping[str, Any]) -> Iteration:
         """Sample and learn; the state to be saved changes only if all of it succeeds.
 
-        Failures of the simulator are reported as they happen.
+        `scheduled` are the values of the simulator's scheduled keys that episodes begin with from now on. Failures
+        of the simulator are reported as they happen.
 
         Raises:
             SimulatorError, SamplingAbandonedError, NonFiniteUpdateError, RayLostError: the state is as it was
@@ -136,5 +138,11 @@ class Plan(Protocol):
     def needs(self) -> Needs | None:
         """What Ray must have; None if it is not needed."""
 
-    def build(self, checkpoint: Path | None, weights_from: Path | None, supervision: RunSupervision) -> Engine:
-        """Build the engine, on the Ray that is there."""
+    def build(
+        self,
+        checkpoint: Path | None,
+        weights_from: Path | None,
+        supervision: RunSupervision,
+        scheduled: Mapping[str, Any],
+    ) -> Engine:
+        """Build the engine, on the Ray that is there; `scheduled` as for `Engine.iterate`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -16,6 +17,23 @@ from muster.simulators.simulator import Simulator
 MOST_WORKERS = 100_000
 MOST_THREADS = 4096
 LONGEST_NAME = 100
+
+
+AUTO: Literal["auto"] = "auto"
+
+
+class Stage(Section):
+    """A value of a scheduled key, and when it is due: at a number of steps, or at a return."""
+
+    value: Any
+    steps: Count | None = None
+    return_: float | None = Field(default=None, alias="return")
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> Stage:
+        if (self.steps is None) == (self.return_ is None):
+            raise ValueError("expected either steps or return, for example { value = 2, steps = 100_000 }")
+        return self
 
 
 class EnvSection(Section):
@@ -72,6 +90,18 @@ class EnvSection(Section):
         description="CPUs that one simulator, or one batch, uses, if it has threads or starts processes: each "
         "worker reserves as many, and OMP_NUM_THREADS and its like are set to it.",
     )
+    schedule: dict[str, list[Stage]] = Field(
+        default_factory=dict,
+        description="A curriculum: keys of env.config that change during the run, each with its values in order, "
+        "such as `wind = [{ value = 5, steps = 100_000 }, { value = 10, return = 50 }]`. A value is used by the "
+        "episodes that begin after so many steps, or once the episodes since the last change (at least 20, and "
+        "the last 100 of them) have this mean return.",
+    )
+    schedule_method: str | None = Field(
+        default=None,
+        description="Method of the simulator that takes new values of env.schedule as keyword arguments, before a "
+        "reset; without it, the simulator is rebuilt.",
+    )
     import_: list[str] = Field(
         default_factory=list,
         alias="import",
@@ -95,7 +125,13 @@ class EnvSection(Section):
             vectorized=self.vectorized,
             imports=self.import_,
             cpus=self.cpus,
+            schedule_method=self.schedule_method,
         )
+
+    @property
+    def last_scheduled(self) -> dict[str, Any]:
+        """The last values of the schedule: what a policy is trained for, and evaluated with."""
+        return {key: stages[-1].value for key, stages in self.schedule.items() if stages}
 
 
 BUILTIN_ALGORITHMS = ("PPO", "TRPO", "A2C")
@@ -369,10 +405,12 @@ class StopSection(Section):
 
 
 class EvaluationSection(Section):
-    """Deterministic episodes in between, on simulators of their own."""
+    """Deterministic episodes in between, on a simulator of their own, always with the same seeds."""
 
-    every: int = Field(
-        default=0, ge=0, le=LARGEST_COUNT, description="Evaluate every so many iterations; 0: never."
+    every: Annotated[int, Field(ge=0, le=LARGEST_COUNT)] | Literal["auto"] = Field(
+        default=AUTO,
+        description="Evaluate every so many iterations; 0: never; auto: so seldom that it takes about a twentieth "
+        "of the steps, and at the end; never if the run has a single simulator.",
     )
     episodes: Count = Field(default=10, description="Episodes per evaluation.")
 
@@ -406,6 +444,12 @@ class Experiment(Section):
     algorithm: Algorithm = Field(default_factory=PPOSection)
     model: ModelSection = Field(default_factory=ModelSection)
     normalize: NormalizeSection = Field(default_factory=NormalizeSection)
+    metrics: dict[str, Literal["sum", "mean", "last", "min", "max"]] = Field(
+        default_factory=dict,
+        description="Numbers in the simulator's `info` to record, and how those of an episode's steps become one: "
+        '`energy = "sum"`, or mean, last, min, max. In nested dictionaries: `"building.energy" = "sum"`. They '
+        "become the columns `metrics/NAME` of metrics.csv.",
+    )
     resources: ResourcesSection = Field(default_factory=ResourcesSection)
     stop: StopSection = Field(default_factory=StopSection)
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
@@ -426,12 +470,26 @@ class Experiment(Section):
         """Return the experiment as TOML has it: keys by their file names, what is not given left out."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _flat_metrics(cls, metrics: Any) -> Any:
+        """Read `building.energy = "sum"` like its quoted form."""
+        return dict(_flat(metrics)) if isinstance(metrics, dict) else metrics
+
     def simulator(self, folder: Path = Path("simulators")) -> Simulator:
         """Return how to build the simulator, in a run or on its own.
 
         One beside those that are trained in, such as for evaluation, has the next index after theirs.
         """
         return self.env.simulator(folder, self.resources.env_groups * self.resources.envs_per_group)
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def section_model(name: str, algorithm: str = "PPO") -> type[BaseModel] | None:

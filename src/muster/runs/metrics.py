@@ -27,6 +27,12 @@ FIRST_COLUMNS = (
 _MOST_DIGITS = 18
 TIME_COLUMNS = ("time/total", "time/sample", "time/learn", "time/wait")
 
+
+def metric_column(name: str) -> str:
+    """Return the column of a metric of one's own."""
+    return f"metrics/{name}"
+
+
 Row = Mapping[str, float | int | None]
 
 

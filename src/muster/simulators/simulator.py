@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,8 @@ class Simulator:
 
     `folder` holds the folders of those that ask for one; `spare_index` is that of a simulator beside the trained
     ones. `vectorized` says whether it steps many at once, None if that is to be found out; `imports` are modules
-    that register it; `cpus` are those that one of it uses.
+    that register it; `cpus` are those that one of it uses. `scheduled` are values of the configuration that change
+    during a run, `schedule_method` is the simulator's method that takes new ones.
     """
 
     id: str
@@ -28,6 +29,13 @@ class Simulator:
     vectorized: bool | None = None
     imports: Sequence[str] = ()
     cpus: int | None = None
+    scheduled: Mapping[str, Any] = field(default_factory=dict)
+    schedule_method: str | None = None
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What it is built with now."""
+        return {**self.config, **self.scheduled}
 
     def is_batched(self) -> bool:
         """Return whether it steps many at once.
@@ -36,7 +44,7 @@ class Simulator:
             ExperimentError: if there is no such simulator.
         """
         extend_search_path(self.paths)
-        return is_batched(self.id, self.config, self.vectorized)
+        return is_batched(self.id, self.configuration, self.vectorized)
 
     def reward_threshold(self) -> float | None:
         """Return the return at which the simulator counts as solved, if it is registered with one."""

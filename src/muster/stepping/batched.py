@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,18 @@ from muster.stepping.batches import (
     batched_actions,
     build_batch,
     close_batch,
+    final_infos,
     reset_batch,
     seeds_each,
 )
 from muster.stepping.calls import Call
 from muster.stepping.failures import NOTHING, Supervision
+from muster.stepping.info_metrics import Episode, InfoMetrics
 from muster.stepping.journal import Journal
 from muster.stepping.ledger import EpisodeLedger
 from muster.stepping.many import Events, SteppingSettings
 from muster.stepping.process_state import NumpyErrors
+from muster.stepping.scheduled_config import ScheduledConfig
 
 Array = NDArray[Any]
 
@@ -80,6 +83,8 @@ class SimulatorBatch:
         self._returns, self._lengths = np.zeros(count), np.zeros(count, np.int64)
         self._is_over, self._any_over = np.zeros(count, bool), False
         """Whose episode has ended, if the batch begins the next one in the step after that."""
+        self._metrics = InfoMetrics(settings.metrics, count)
+        self._scheduled = ScheduledConfig(settings.simulator, count)
         self._numpy_errors = NumpyErrors()
 
     @property
@@ -120,6 +125,8 @@ class SimulatorBatch:
         try:
             returned = self._env.step(self._as_batch(actions))
             outcome = self._read(returned)
+            if self._metrics:
+                self._measure(returned[4], outcome)
         except BaseException as error:
             events = self._drop_all(terminated, ended)
             self._ledger.failed(None, error, 0, returned)
@@ -137,19 +144,34 @@ class SimulatorBatch:
         self.journal.rests()
         return events
 
+    def configure(self, scheduled: Mapping[str, Any]) -> None:
+        """Rebuild the batch if the values of the scheduled keys are new: its simulators change together."""
+        self._scheduled.wanted = scheduled
+        if self._env is not None and self._scheduled.is_behind(0):
+            self._renew(range(len(self.rows)))
+            self.journal.rests()
+            self._numpy_errors.leave()
+
     def state(self) -> Any:
         """Return the batch, with all that belongs to its episodes."""
-        kept = {name: getattr(self, name) for name in self._STATE}
-        numpy_errors = self._numpy_errors.wanted
-        rows = {"rows": self.rows, "masks": self.masks}
-        return {**kept, **rows, "ledger": self._ledger.state(), "numpy_errors": numpy_errors}
+        return {
+            **{name: getattr(self, name) for name in self._STATE},
+            "rows": self.rows,
+            "masks": self.masks,
+            "ledger": self._ledger.state(),
+            "numpy_errors": self._numpy_errors.wanted,
+            "metrics": self._metrics.state(),
+            "scheduled": self._scheduled.applied,
+        }
 
     def restore(self, state: Any) -> None:
         """Continue from a saved state."""
         self._reader.rows[:] = state["rows"]
         self._reader.masks = state["masks"]
         self._ledger.restore(state["ledger"])
-        self._numpy_errors.wanted = state.get("numpy_errors")
+        self._numpy_errors.wanted = state["numpy_errors"]
+        self._metrics.restore(state["metrics"])
+        self._scheduled.applied = state["scheduled"]
         for name in self._STATE:
             setattr(self, name, state[name])
         assert self._env is not None
@@ -197,6 +219,15 @@ class SimulatorBatch:
             rewards = np.where(is_finite, rewards, 0.0)
         return _Outcome(rewards, is_terminated, is_over, problems, last_rows, last_problems)
 
+    def _measure(self, infos: Any, outcome: _Outcome) -> None:
+        """Add a step to the metrics; where the next episode has begun already, the step's `info` is kept apart."""
+        stepped = np.flatnonzero(~self._is_over).tolist()
+        if outcome.last_rows:
+            over = list(outcome.last_rows)
+            self._metrics.add_batch(final_infos(infos), over)
+            stepped = [i for i in stepped if i not in outcome.last_rows]
+        self._metrics.add_batch(infos, stepped)
+
     def _settle(self, outcome: _Outcome, rewards: Array, terminated: Array, ended: Array) -> Events:
         """Take a step in which episodes end, or begin, or fail."""
         events, skipped = Events(), np.flatnonzero(self._is_over).tolist()
@@ -213,7 +244,8 @@ class SimulatorBatch:
                 ended[i], terminated[i] = True, outcome.is_terminated[i]
                 if not outcome.is_terminated[i]:
                     events.finals.append((i, outcome.last_rows.get(i, self.rows[i]).copy()))
-                events.episodes.append((float(self._returns[i]), int(self._lengths[i])))
+                metrics = self._metrics.take(i)
+                events.episodes.append(Episode(float(self._returns[i]), int(self._lengths[i]), metrics))
                 self._finish(i)
         self._any_over = bool(over) and self._mode is AutoresetMode.NEXT_STEP
         self._is_over = is_over if self._any_over else np.zeros_like(is_over)
@@ -250,6 +282,7 @@ class SimulatorBatch:
         for i, problem in problems.items():
             ended[i] = terminated[i] = True
             events.dropped.append(i)
+            self._metrics.drop(i)
             self.journal.calls(Call.STEP, i)
             self._ledger.failed(i, ValueError(problem), int(self._lengths[i]) - 1)
 
@@ -307,11 +340,13 @@ class SimulatorBatch:
         self._ledger.since_built = [0] * count
         self._is_over, self._any_over = np.zeros(count, bool), False
         self._returns[:], self._lengths[:] = 0.0, 0
+        for i in range(count):
+            self._metrics.drop(i)
         self._ledger.has_seed = [True] * count
         seeds = self._ledger.begins_all(Call.BUILD)
         returned: Any = NOTHING
         try:
-            self._env = build_batch(self._settings.simulator, count, self._ledger.number(0), seeds)
+            self._env = build_batch(self._scheduled.simulator(0), count, self._ledger.number(0), seeds)
             self._mode = autoreset_mode(self._env)
             self._ledger.begins_all(Call.RESET)
             returned = reset_batch(self._env, seeds)

@@ -47,7 +47,7 @@ def build_batch(
     extend_search_path(simulator.paths)
     import_modules(simulator.imports)
     announce_cpus(simulator.cpus)
-    config = filled_in(simulator.config, index, Path(simulator.folder).absolute() / f"{index:04d}")
+    config = filled_in(simulator.configuration, index, Path(simulator.folder).absolute() / f"{index:04d}")
     if (name := envpool_id(simulator.id)) is not None:
         batch: Any = _envpool(simulator, name, num_envs, seeds, config, render_mode)
     elif is_gymnasium_id(simulator.id):
@@ -195,12 +195,12 @@ class OneOfBatch(gymnasium.Env[Any, Any]):
         observations, rewards, terminated, truncated, infos = self.batch.step(
             batched_actions(self.batch, [action])
         )
-        info = _of_first(infos)
         if (terminated[0] or truncated[0]) and autoreset_mode(self.batch) is AutoresetMode.SAME_STEP:
             observation = final_observations(self.batch, infos, [0])[0]
+            infos = final_infos(infos)
         else:
             observation = self._first(observations)
-        return observation, rewards[0], terminated[0], truncated[0], info
+        return observation, rewards[0], terminated[0], truncated[0], _of_first(infos)
 
     def render(self) -> Any:
         """Draw the one simulator."""
@@ -232,6 +232,11 @@ def final_observations(batch: AnyBatch, infos: dict[str, Any], which: Sequence[i
     return {i: found[i] for i in which}
 
 
+def final_infos(infos: dict[str, Any]) -> Any:
+    """Return what `infos` says of the last steps of episodes, where the batch began the next in the same step."""
+    return infos.get("final_info", infos)
+
+
 def _single_values(batch: AnyBatch, observations: Any) -> Iterable[Any]:
     """Return the observations of the batch's simulators, one after another."""
     if isinstance(batch.single_observation_space, _PLAIN):
@@ -241,11 +246,12 @@ def _single_values(batch: AnyBatch, observations: Any) -> Iterable[Any]:
 
 def _of_first(infos: dict[str, Any]) -> dict[str, Any]:
     """Return what `infos` says of the first simulator; `_name` says of whom it has a `name`."""
-    return {
-        key: value[0]
-        for key, value in infos.items()
-        if not key.startswith("_")
-        and isinstance(value, np.ndarray | list | tuple)
-        and len(value)
-        and np.all(infos.get(f"_{key}", True))
-    }
+    first: dict[str, Any] = {}
+    for key, value in infos.items():
+        if key.startswith("_") or not np.all(infos.get(f"_{key}", True)):
+            continue
+        if isinstance(value, dict):
+            first[key] = _of_first(value)
+        elif isinstance(value, np.ndarray | list | tuple) and len(value):
+            first[key] = value[0]
+    return first

@@ -42,7 +42,7 @@ def build(
         from muster.stepping.batches import OneOfBatch
 
         return OneOfBatch(simulator, render_mode, index)
-    config = filled_in(simulator.config, index, Path(simulator.folder).absolute() / f"{index:04d}")
+    config = filled_in(simulator.configuration, index, Path(simulator.folder).absolute() / f"{index:04d}")
     if is_gymnasium_id(simulator.id):
         env = _build_registered(simulator, render_mode, config)
     else:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from muster.simulators.masks import mask_in
 from muster.simulators.seeding import ProcessRandomness, Stream, generator
 from muster.simulators.simulator import Simulator
 from muster.stepping.apart import ApartProcess
-from muster.stepping.episodes import Episode, play
+from muster.stepping.episodes import play
 from muster.stepping.failures import Supervision
 from muster.stepping.hang_watch import Hung, end_process
 from muster.stepping.here import called_here
+from muster.stepping.info_metrics import Episode, mean_of
 from muster.stepping.journal import journal_folder
 from muster.stepping.live import FailedCallError, LiveSimulator
 from muster.stepping.process_state import NUMPY_ERRORS
@@ -36,6 +37,7 @@ class EvaluationTask:
     episodes: int
     seed: int
     deterministic: bool = True
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,16 +48,18 @@ class Evaluation:
     return_mean: float
     return_std: float
     length_mean: float
+    metrics: dict[str, float | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, episodes: list[Episode]) -> Evaluation:
-        """Summarise episodes."""
+    def of(cls, episodes: list[Episode], metrics: Iterable[str] = ()) -> Evaluation:
+        """Summarise episodes, whose metrics have these names."""
         totals = [episode.total for episode in episodes]
         return cls(
             len(episodes),
             float(np.mean(totals)),
             float(np.std(totals)),
             float(np.mean([episode.length for episode in episodes])),
+            {name: mean_of(episode.metrics[k] for episode in episodes) for k, name in enumerate(metrics)},
         )
 
 
@@ -120,7 +124,9 @@ def _evaluate(
     ):
         try:
             live.build()
-            return Evaluation.of(list(play(live, act, task.episodes, task.seed, on_step, policy.begin_episode)))
+            begin, metrics = policy.begin_episode, task.metrics
+            played = play(live, act, task.episodes, task.seed, on_step, begin, metrics)
+            return Evaluation.of(list(played), metrics)
         finally:
             with suppress(FailedCallError):
                 live.close()

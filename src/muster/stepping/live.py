@@ -124,7 +124,8 @@ class LiveSimulator:
     ) -> None:
         """Prepare to build it; `observations` are what an engine learns from, if other than the built-in one."""
         self._observations = observations
-        self._simulator = simulator
+        self.simulator = simulator
+        """What the next `build` builds."""
         self._rules = rules
         self._identity = identity or Identity()
         self._journals = journals
@@ -149,9 +150,7 @@ class LiveSimulator:
 
     def twin(self, env: gymnasium.Env[Any, Any]) -> LiveSimulator:
         """Return a copy of this simulator as one of its own, called by the same rules."""
-        twin = LiveSimulator(
-            self._simulator, self._rules, identity=self._identity, observations=self._observations
-        )
+        twin = LiveSimulator(self.simulator, self._rules, identity=self._identity, observations=self._observations)
         twin._env = env
         twin._describe(env)
         return twin
@@ -169,7 +168,7 @@ class LiveSimulator:
         """
         self._calls(Call.BUILD)
         try:
-            self._env = build(self._simulator, render_mode, self._identity.index)
+            self._env = build(self.simulator, render_mode, self._identity.index)
             self._describe(self._env)
         except MusterError:
             raise
@@ -258,7 +257,7 @@ class LiveSimulator:
 
     def _new_journal(self, action_size: int) -> Journal:
         index = self._identity.index
-        path = journal_path(self._journals, self._simulator.spare_index if index is None else index)
+        path = journal_path(self._journals, self.simulator.spare_index if index is None else index)
         return Journal(path, 1, action_size, np.float64, self._action_rows)
 
     def _note(self, action: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,12 @@ from muster.simulators.observation_checks import check_for
 from muster.stepping.building import build
 from muster.stepping.calls import Call
 from muster.stepping.failures import NOTHING, Supervision
+from muster.stepping.info_metrics import Episode, InfoMetrics
 from muster.stepping.journal import CALL, call_code
 from muster.stepping.ledger import EpisodeLedger
 from muster.stepping.many import Events, SteppingSettings
 from muster.stepping.process_state import NumpyErrors
+from muster.stepping.scheduled_config import ScheduledConfig
 
 if TYPE_CHECKING:
     import gymnasium
@@ -65,6 +67,8 @@ class SimulatorLoop:
         self._is_open = [False] * count
         self._returns = [0.0] * count
         self._lengths = [0] * count
+        self._metrics = InfoMetrics(settings.metrics, count)
+        self._scheduled = ScheduledConfig(settings.simulator, count)
         self._events = Events()
         self._is_slow = False
         self._numpy_errors = NumpyErrors()
@@ -86,6 +90,7 @@ class SimulatorLoop:
         envs, rows, encode_into = self._envs, self.rows, self._encode_into
         returns, lengths = self._returns, self._lengths
         journal, takes_masks, is_slow = self.journal, self._takes_masks, self._is_slow
+        metrics = self._metrics or None
         notes, codes, isfinite = journal.notes, self._step_codes, math.isfinite
         events = self._events
         nothing: Any = NOTHING
@@ -111,6 +116,8 @@ class SimulatorLoop:
                 is_over = not (not is_terminated and not is_truncated)
                 if takes_masks and (info or not self._has_no_masks) and not is_over:
                     self._read_mask(i, observation, info)
+                if metrics is not None and info:
+                    metrics.add(i, info)
             except BaseException as error:
                 ended[i] = terminated[i] = True
                 self._fail(i, error, lengths[i], returned)
@@ -131,18 +138,29 @@ class SimulatorLoop:
         self._is_slow = time.monotonic() - began > SLOW_SECONDS
         return events if events.ended else None
 
+    def configure(self, scheduled: Mapping[str, Any]) -> None:
+        """Take new values of the scheduled keys of the configuration; each episode keeps those it began with."""
+        self._scheduled.wanted = scheduled
+
     def state(self) -> Any:
         """Return the simulators, with all that belongs to their episodes."""
-        kept = {name: getattr(self, name) for name in self._STATE}
-        numpy_errors = self._numpy_errors.wanted
-        return {**kept, "rows": self.rows, "ledger": self._ledger.state(), "numpy_errors": numpy_errors}
+        return {
+            **{name: getattr(self, name) for name in self._STATE},
+            "rows": self.rows,
+            "ledger": self._ledger.state(),
+            "numpy_errors": self._numpy_errors.wanted,
+            "metrics": self._metrics.state(),
+            "scheduled": self._scheduled.applied,
+        }
 
     def restore(self, state: Any) -> None:
         """Continue from a saved state."""
         self.rows[:] = state["rows"]
         self._ledger.restore(state["ledger"])
         self.episodes = self._ledger.episodes
-        self._numpy_errors.wanted = state.get("numpy_errors")
+        self._numpy_errors.wanted = state["numpy_errors"]
+        self._metrics.restore(state["metrics"])
+        self._scheduled.applied = state["scheduled"]
         for name in self._STATE:
             setattr(self, name, state[name])
 
@@ -162,9 +180,9 @@ class SimulatorLoop:
         terminated[i] = is_terminated
         if not is_terminated:
             events.finals.append((i, self.rows[i].copy()))
-        events.episodes.append((self._returns[i], self._lengths[i]))
+        events.episodes.append(Episode(self._returns[i], self._lengths[i], self._metrics.take(i)))
         self._returns[i], self._lengths[i] = 0.0, 0
-        is_to_restart = self._ledger.finished(i)
+        is_to_restart = self._ledger.finished(i) or self._scheduled.needs_rebuilding(i)
         if is_to_restart:
             self._close(i)
         self.episodes[i] += 1
@@ -184,6 +202,7 @@ class SimulatorLoop:
         self._events.ended.append(i)
         self._events.dropped.append(i)
         self._returns[i], self._lengths[i] = 0.0, 0
+        self._metrics.drop(i)
         self._rebuild(i, error, step, returned)
 
     def _rebuild(self, i: int, error: BaseException, step: int, returned: Any = NOTHING) -> None:
@@ -197,7 +216,7 @@ class SimulatorLoop:
         self._switches = True
         self._ledger.begins(Call.BUILD, i)
         try:
-            self._envs[i : i + 1] = [build(self._settings.simulator, index=self._ledger.number(i))]
+            self._envs[i : i + 1] = [build(self._scheduled.simulator(i), index=self._ledger.number(i))]
             self._is_open[i] = True
         except MusterError:
             self.journal.rests()
@@ -211,6 +230,7 @@ class SimulatorLoop:
         seed = self._ledger.begins(Call.RESET, i)
         returned: Any = NOTHING
         try:
+            self._scheduled.apply(i, self._envs[i])
             returned = self._envs[i].reset(seed=seed)
             observation, info = returned
             self._encode_into(self.rows[i], observation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from muster.simulators.describing import Description
 from muster.simulators.simulator import Simulator
+from muster.stepping.info_metrics import Episode
 from muster.stepping.journal import Journal
 
 Array = NDArray[Any]
@@ -16,7 +18,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class SteppingSettings:
-    """What some simulators are built from and judged by; plain data."""
+    """What some simulators are built from, judged by and measured by; plain data.
+
+    `metrics` are names in `info`, each with how its numbers become one for an episode.
+    """
 
     simulator: Simulator
     observations: Description
@@ -26,6 +31,7 @@ class SteppingSettings:
     restart_every: int = 0
     check_bounds: bool = True
     step_timeout: float | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -34,14 +40,14 @@ class Events:
 
     `ended` are simulators whose episode is over, whichever way; `dropped` those whose episode so far must not be
     learned from; `skipped` those for which this was no step. `finals` are the last observations of episodes that a
-    time limit ended, to bootstrap from; `episodes` are returns and lengths of those that came to their end.
+    time limit ended, to bootstrap from; `episodes` are those that came to their end.
     """
 
     ended: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
     finals: list[tuple[int, Array]] = field(default_factory=list)
-    episodes: list[tuple[float, int]] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
 
     def clear(self) -> None:
         """Forget all, for the next step."""
@@ -84,6 +90,9 @@ class Simulators(Protocol):
 
         Returns what else happened, if anything did.
         """
+
+    def configure(self, scheduled: Mapping[str, Any]) -> None:
+        """Take new values of the scheduled keys of the configuration; each episode keeps those it began with."""
 
     def state(self) -> Any:
         """Return what `restore` continues from.

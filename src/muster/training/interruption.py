@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.clusters.allocation.reading import usable_grace
 from muster.clusters.local import ray_is_lost
-from muster.environment_variables import END_TIME_VARIABLE
+from muster.environment_variables import END_TIME_VARIABLE, PARENT_VARIABLE
 from muster.errors import InputError, RayLostError
 from muster.stepping.failures import CallInterrupt
 
@@ -68,6 +68,8 @@ class InterruptionWatch:
         self._has_nothing_to_save = False
         self._last_resort: Callable[[], None] | None = None
         self._timer: threading.Timer | None = None
+        parent = os.environ.get(PARENT_VARIABLE, "")
+        self._parent = int(parent) if parent.isdecimal() else None
 
     def __enter__(self) -> InterruptionWatch:
         self._entered += 1
@@ -153,6 +155,7 @@ class InterruptionWatch:
 
     def pending(self) -> Interruption | None:
         """Return why the run has to end before the next iteration, or None."""
+        self._look_for_parent()
         if self._asked is not None:
             return self._asked
         if self.end_time is None:
@@ -173,10 +176,15 @@ class InterruptionWatch:
                 "Ray ended while it was in use: one of its processes was killed, or the host is out of memory\n"
                 "    the last finished iteration is saved; --resume continues from there"
             )
+        self._look_for_parent()
         latest = self._asked_time + self.grace - self._safety - self._save_seconds
         if self._asked is not None and time.monotonic() > latest:
             return True
         return self.end_time is not None and time.time() + SAFETY_SECONDS + self._save_seconds > self.end_time
+
+    def _look_for_parent(self) -> None:
+        if self._parent is not None and os.getppid() != self._parent:
+            self.interrupt(Interruption("the process that started the run has ended", EXIT_CODES[signal.SIGTERM]))
 
     def interrupt(self, interruption: Interruption) -> None:
         """Ask the run to save and end; only the first reason counts."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from muster.experiment.schema import Experiment
+from muster.stepping.evaluation import Evaluation
 from muster.training.progress import Progress
 
 
@@ -31,6 +32,9 @@ class Listener(Protocol):
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
         """An iteration was recorded."""
 
+    def evaluated(self, iteration: int, result: Evaluation) -> None:
+        """The policy of an iteration was evaluated."""
+
     def noticed(self, message: str) -> None:
         """Something is worth knowing."""
 
@@ -45,6 +49,9 @@ class Silence:
         """Ignore."""
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
+        """Ignore."""
+
+    def evaluated(self, iteration: int, result: Evaluation) -> None:
         """Ignore."""
 
     def noticed(self, message: str) -> None:

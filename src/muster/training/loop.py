@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,20 +14,19 @@ from muster.errors import ExperimentError, NonFiniteUpdateError, RayLostError, S
 from muster.experiment.quantities import counted
 from muster.experiment.schema import Experiment
 from muster.experiment.writing import experiment_toml
-from muster.policies import Policy
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.events import EventLog
-from muster.runs.files import append_json_line, cut_json_lines, explained
 from muster.runs.folder import RunFolder
-from muster.runs.metrics import MetricsRecord
+from muster.runs.metrics import MetricsRecord, metric_column
 from muster.runs.status import StatusFile
 from muster.stepping.apart import ProcessDiedError
-from muster.stepping.evaluation import Evaluation
 from muster.stepping.failures import Report, SamplingAbandonedError
 from muster.stepping.live import FailedCallError
+from muster.training.evaluations import Evaluations
 from muster.training.interruption import Interruption, InterruptionWatch
 from muster.training.listener import Listener
 from muster.training.progress import Progress
+from muster.training.schedule import advance, schedule_columns, schedule_row, scheduled_values
 from muster.training.stopping import fraction_done, stop_reason
 
 STATUS_SECONDS = 1.0
@@ -37,10 +36,6 @@ Row = dict[str, Any]
 """The metrics of an iteration by their names in `metrics.csv`; None for no value."""
 Rows = Generator[Row, Interruption | None, T]
 """Rows that are sent None, or why the run has to end; in the end it returns a T."""
-
-
-Evaluator = Callable[[Policy], Evaluation]
-"""Lets a policy act for the experiment's evaluation episodes."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ class Loop:
         self,
         experiment: Experiment,
         engine: Engine,
-        evaluator: Evaluator,
+        evaluations: Evaluations,
         report_failure: Report,
         folder: RunFolder,
         progress: Progress,
@@ -68,7 +63,7 @@ class Loop:
     ) -> None:
         self._experiment = experiment
         self._engine = engine
-        self._evaluator = evaluator
+        self._evaluations = evaluations
         self._report_failure = report_failure
         self._folder = folder
         self.progress = progress
@@ -79,7 +74,7 @@ class Loop:
         self._saved_iteration = progress.iteration
         self._saved_at = time.monotonic()
         self._told_about_restart = False
-        self._score: float | None = None
+        self._own_columns = _own_columns(experiment)
         self._call: object | None = None
 
     @contextmanager
@@ -104,9 +99,9 @@ class Loop:
             ExperimentError, SimulatorError, NonFiniteUpdateError, RayLostError: after saving the state from
                 before.
         """
-        record = MetricsRecord(self._folder, self._engine.metric_names, self.progress.iteration)
-        with explained(self._folder.evaluations):
-            cut_json_lines(self._folder.evaluations, self._is_before_checkpoint)
+        columns = (*self._own_columns, *self._engine.metric_names)
+        record = MetricsRecord(self._folder, columns, self.progress.iteration)
+        self._evaluations.cut()
         try:
             ending = self._ending(watch.pending())
             while ending is None:
@@ -117,6 +112,8 @@ class Loop:
                     with self._under_way():
                         asked = yield done
                     ending = self._ending(asked or watch.pending())
+            if ending.state == "finished" and self._evaluations.is_due_at_end():
+                self._evaluate(watch)
             self._save(watch)
             return ending
         except (ExperimentError, SimulatorError, NonFiniteUpdateError, RayLostError):
@@ -125,17 +122,14 @@ class Loop:
         finally:
             record.close()
 
-    def _is_before_checkpoint(self, line: dict[str, Any]) -> bool:
-        iteration = line.get("iteration")
-        return isinstance(iteration, int) and iteration <= self.progress.iteration
-
     def _iterate(self, record: MetricsRecord, watch: InterruptionWatch) -> Row | Ending:
         started = time.monotonic()
         stop = self._experiment.stop
         try:
             with self._under_way():
                 done = fraction_done(stop, self.progress)
-                iteration = self._engine.iterate(done)
+                scheduled = scheduled_values(self._experiment.env, self.progress)
+                iteration = self._engine.iterate(done, scheduled)
         except SamplingAbandonedError:
             self._events.add("iteration abandoned", iteration=self.progress.iteration + 1)
             self._save(watch, simulators=False)
@@ -144,11 +138,13 @@ class Loop:
             return _stopped(interruption)
         seconds = time.monotonic() - started
         self.progress.add(iteration, seconds)
-        row = self.progress.row(iteration)
+        row = self.progress.row(iteration, self._own_values())
         record.append(row)
         self._listener.iterated(row, self.progress)
         self._report(iteration)
-        self._evaluate(watch)
+        self._advance_schedule()
+        if self._evaluations.is_due():
+            self._evaluate(watch)
         watch.measured(iteration=time.monotonic() - started)
         if self._checkpoint_is_due():
             self._save(watch)
@@ -168,21 +164,22 @@ class Loop:
             lost = counted(iteration.workers_lost, "worker")
             self._listener.noticed(f"{lost} lost and replaced; new episodes start there")
 
+    def _own_values(self) -> dict[str, float | int | None]:
+        """Return what the experiment adds to the row: its metrics, and where its schedule is."""
+        own = self.progress.metric_means(self._experiment.metrics)
+        return {**own, **schedule_row(self._experiment.env, self.progress)}
+
+    def _advance_schedule(self) -> None:
+        for key, value in advance(self._experiment.env, self.progress).items():
+            self._events.add("schedule", key=key, value=value, iteration=self.progress.iteration)
+            self._listener.noticed(f"env.config.{key} = {value!r} from the next episodes on (env.schedule)")
+
     def _evaluate(self, watch: InterruptionWatch) -> None:
-        """Evaluate if it is due, and update the score by which the best checkpoint is told.
-
-        An evaluation in which the simulator fails, or for which there is no time, is left out.
-        """
-        settings, iteration = self._experiment.evaluation, self.progress.iteration
-        if not settings.every:
-            self._score = self.progress.return_mean
-            return
-        if iteration % settings.every:
-            return
-
+        """Evaluate the policy; where the simulator fails, or there is no time, the evaluation is left out."""
+        iteration = self.progress.iteration
         try:
             with self._under_way():
-                result = self._evaluator(self._engine.policy())
+                result = self._evaluations.evaluate(self._engine.policy())
         except SamplingAbandonedError:
             return
         except FailedCallError as error:
@@ -191,26 +188,24 @@ class Loop:
         except ProcessDiedError as error:
             self._listener.noticed(f"evaluation at iteration {iteration} left out: {error}")
             return
-        self._score = result.return_mean
-        line = {"iteration": iteration, "steps": self.progress.steps, **asdict(result)}
-        with explained(self._folder.evaluations):
-            append_json_line(self._folder.evaluations, line)
-        self._listener.noticed(
-            f"evaluated at iteration {iteration}: return {result.return_mean:.4g} "
-            f"± {result.return_std:.2g} over {counted(result.episodes, 'episode')}"
-        )
+        self._listener.evaluated(iteration, result)
 
     def _checkpoint_is_due(self) -> bool:
         settings = self._experiment.checkpoint
         return (
             self.progress.iteration - self._saved_iteration >= settings.every
             or time.monotonic() - self._saved_at >= settings.every_time
-            or (self._experiment.evaluation.every > 0 and self._is_best())
+            or (self._evaluations.decide_best and self._is_best())
         )
 
+    @property
+    def _score(self) -> float | None:
+        """What the best checkpoint is told by."""
+        return self._evaluations.score if self._evaluations.decide_best else self.progress.return_mean
+
     def _is_best(self) -> bool:
-        best = self.progress.best_score
-        return self._score is not None and (best is None or self._score > best)
+        best, score = self.progress.best_score, self._score
+        return score is not None and (best is None or score > best)
 
     def _save(
         self, watch: InterruptionWatch, *, simulators: bool = True, only_during: object | None = None
@@ -242,6 +237,10 @@ class Loop:
         watch.measured(save=time.monotonic() - started)
         self._events.add("saved", checkpoint=path.name, best=is_best)
         self._status.update(state="running")
+
+
+def _own_columns(experiment: Experiment) -> tuple[str, ...]:
+    return (*map(metric_column, experiment.metrics), *schedule_columns(experiment.env))
 
 
 def progress_status(progress: Progress) -> dict[str, object]:

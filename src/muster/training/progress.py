@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from muster.engines.engine import Iteration
-from muster.runs.metrics import FIRST_COLUMNS, TIME_COLUMNS
+from muster.runs.metrics import FIRST_COLUMNS, TIME_COLUMNS, metric_column
+from muster.stepping.info_metrics import mean_of
 
 WINDOW = 100
 FILE = "progress.json"
@@ -29,6 +31,16 @@ class Progress:
     best_score: float | None = None
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+    metrics: list[list[float | None]] = field(default_factory=list)
+    """The metrics of one's own of each of the last episodes."""
+    stages: dict[str, int] = field(default_factory=dict)
+    """How many stages of each scheduled key have begun."""
+    stage_began: dict[str, int] = field(default_factory=dict)
+    """How many episodes had ended when its last one began."""
+    evaluated_iteration: int = 0
+    evaluated_steps: int = 0
+    evaluation_cost: int = 0
+    """Steps that the last evaluation took."""
 
     @property
     def return_mean(self) -> float | None:
@@ -42,11 +54,17 @@ class Progress:
         self.episodes += len(iteration.episodes)
         self.worker_failures += iteration.workers_lost
         self.seconds += seconds
-        self.returns = (self.returns + [episode[0] for episode in iteration.episodes])[-WINDOW:]
-        self.lengths = (self.lengths + [episode[1] for episode in iteration.episodes])[-WINDOW:]
+        self.returns = (self.returns + [episode.total for episode in iteration.episodes])[-WINDOW:]
+        self.lengths = (self.lengths + [episode.length for episode in iteration.episodes])[-WINDOW:]
+        self.metrics = (self.metrics + [list(episode.metrics) for episode in iteration.episodes])[-WINDOW:]
 
-    def row(self, iteration: Iteration) -> dict[str, float | int | None]:
-        """Return the row of the record for the iteration that was just added."""
+    def metric_means(self, names: Iterable[str]) -> dict[str, float | None]:
+        """Return the mean of each metric of one's own over the last episodes that have it."""
+        columns = zip(*self.metrics, strict=True) if self.metrics else ([] for _ in names)
+        return {metric_column(name): mean_of(column) for name, column in zip(names, columns, strict=True)}
+
+    def row(self, iteration: Iteration, own: Mapping[str, float | int | None]) -> dict[str, float | int | None]:
+        """Return the row of the iteration that was just added; `own` are the columns of the experiment."""
         counted = (
             self.iteration,
             self.steps,
@@ -66,6 +84,7 @@ class Progress:
         )
         return {
             **dict(zip(FIRST_COLUMNS, counted, strict=True)),
+            **own,
             **iteration.metrics,
             **dict(zip(TIME_COLUMNS, timed, strict=True)),
         }

@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.clusters.allocation.reading import read_allocation
 from muster.clusters.local import ray_for
-from muster.engines.engine import Engine, Needs, RunSupervision, rules_of
+from muster.engines.engine import Engine, Needs, RunSupervision
 from muster.environment_variables import LAUNCH_ID_VARIABLE, LINK_VARIABLE
 from muster.errors import AllocationError, InterruptedRunError, MusterError, SimulatorError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
@@ -27,20 +27,22 @@ from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
 from muster.stepping.apart import ApartProcess
 from muster.stepping.calls import Call
-from muster.stepping.evaluation import EvaluationTask, evaluate_apart, evaluate_here
+from muster.stepping.evaluation import evaluate_apart, evaluate_here
 from muster.stepping.failures import SimulatorFailure, simulator_error
 from muster.stepping.hang_watch import IN_ONE_PROCESS, end_process, too_long
 from muster.stepping.journal_reading import read_last_calls
 from muster.training.call import TrainOptions, TrainResult
 from muster.training.description import write_description
+from muster.training.evaluations import Evaluations, Evaluator, evaluation_task
 from muster.training.failures import SUDDEN_DEATH, FailureRecord
 from muster.training.folder_choice import choose_folder, find_weights, make_folder, require_unused
 from muster.training.interruption import Interrupted, Interruption, InterruptionWatch
 from muster.training.listener import Listener, RunStart, Silence
-from muster.training.loop import Ending, Evaluator, Loop, Row, Rows, progress_status
+from muster.training.loop import Ending, Loop, Row, Rows, progress_status
 from muster.training.preparation import Preparation, prepare
 from muster.training.progress import Progress
 from muster.training.resuming import open_saved
+from muster.training.schedule import scheduled_values
 
 
 class Training(Iterator[Row]):
@@ -335,7 +337,7 @@ class _Run:
         self._current_loop = Loop(
             experiment,
             engine,
-            self._evaluator(),
+            Evaluations(experiment, self._evaluator(), self._folder, self._progress),
             self._report_failure,
             self._folder,
             self._progress,
@@ -347,12 +349,7 @@ class _Run:
     def _evaluator(self) -> Evaluator:
         """Return what evaluates policies: in this process if simulators are stepped here, else apart from it."""
         experiment = self._preparation.loaded.experiment
-        task = EvaluationTask(
-            self._preparation.simulator,
-            rules_of(experiment),
-            experiment.evaluation.episodes,
-            experiment.seed,
-        )
+        task = evaluation_task(experiment, self._preparation.simulator)
         if self._preparation.plan.num_workers:
             return lambda policy: evaluate_apart(policy, task, self._apart)
         hung, journals = self._supervision.hung, self._folder.journals
@@ -363,7 +360,8 @@ class _Run:
         plan = self._preparation.plan
         with _ray(plan.needs, show_worker_output=self._options.show_worker_output):
             with self._watch.nothing_to_save():
-                engine = plan.build(checkpoint, weights_from, self._supervision)
+                scheduled = scheduled_values(self._preparation.loaded.experiment.env, self._progress)
+                engine = plan.build(checkpoint, weights_from, self._supervision, scheduled)
             self._watch.listen()
             try:
                 yield engine

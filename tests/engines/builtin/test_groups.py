@@ -123,7 +123,7 @@ def test_only_termination_ends_what_can_be_gained(truncates: bool) -> None:
     parts.value[-1][1][:] = 7.0
     fragment = group.sample(weights)
     values = networks.values(parts, fragment.observations)
-    rewards = np.array([total for total, _ in fragment.episodes])
+    rewards = np.array([episode.total for episode in fragment.episodes])
     bootstrap = fragment.returns - rewards
     assert (values > 4).all()
     if not truncates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ class BuiltinEngine:
                 restart_every=experiment.env.restart_every,
                 check_bounds=experiment.env.check_bounds,
                 step_timeout=experiment.env.step_timeout,
+                metrics=experiment.metrics,
             ),
             fragment_length=-(-algorithm.train_batch_size // num_envs),
             discounting=Discounting(algorithm.gamma, algorithm.lambda_),
@@ -98,7 +100,7 @@ class BuiltinEngine:
         """The columns that the algorithm adds to the record."""
         return self._learner.metric_names
 
-    def iterate(self, fraction_done: float) -> Iteration:
+    def iterate(self, fraction_done: float, scheduled: Mapping[str, Any]) -> Iteration:
         """Sample a batch and learn from it; the learner changes at the end, if all of it succeeds.
 
         Raises:
@@ -106,12 +108,13 @@ class BuiltinEngine:
         """
         started = time.perf_counter()
         with threads(1):
-            sampled = self._collector.collect(self._learner.weights())
+            sampled = self._collector.collect(replace(self._learner.weights(), scheduled=scheduled))
         sampled_at = time.perf_counter()
 
         def on_progress(fraction: float, parameters: Array) -> None:
             self._supervision.require_time()
-            self._collector.learning(fraction, lambda: replace(self._learner.weights(), parameters=parameters))
+            weights = replace(self._learner.weights(), parameters=parameters, scheduled=scheduled)
+            self._collector.learning(fraction, lambda: weights)
 
         with threads(self._experiment.resources.learner_threads), np.errstate(**NUMPY_ERRORS):
             metrics = self._learner.update(sampled.fragments, sampled.next_episodes, fraction_done, on_progress)

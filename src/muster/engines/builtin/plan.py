@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from muster.engines.builtin.engine import BuiltinEngine
 from muster.engines.builtin.networks.model_settings import Task
@@ -39,12 +40,16 @@ class BuiltinPlan:
         return Needs(self.num_workers * (self.simulator.cpus or 1)) if self.num_workers else None
 
     def build(
-        self, checkpoint: Path | None, weights_from: Path | None, supervision: RunSupervision
+        self,
+        checkpoint: Path | None,
+        weights_from: Path | None,
+        supervision: RunSupervision,
+        scheduled: Mapping[str, Any],
     ) -> BuiltinEngine:
         """Build the engine."""
         return BuiltinEngine(
             self.loaded.experiment,
-            self.simulator,
+            replace(self.simulator, scheduled=scheduled),
             self.task,
             self.num_workers,
             supervision,

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,13 @@ from muster.engines.rllib import state
 from muster.engines.rllib.config import Subject, make_config, quieten
 from muster.engines.rllib.env import GuardedSimulator, GuardSettings
 from muster.engines.rllib.policy import RLlibPolicy
-from muster.engines.rllib.process_state import PROCESS, EscapeError, Link, Sample, Scales
+from muster.engines.rllib.process_state import PROCESS, EscapeError, InForce, Link, Sample
 from muster.engines.rllib.report_actor import start_report_actor
 from muster.engines.rllib.spaces import ObservationCoder
 from muster.engines.rllib.train_thread import WatchedTraining
 from muster.engines.waiting import get, patient
 from muster.errors import InputError, NonFiniteUpdateError, RayLostError
+from muster.policies.scale import Scale
 from muster.simulators.seeding import Stream, reset_seed
 from muster.simulators.simulator import Simulator
 from muster.stepping.failures import SamplingAbandonedError
@@ -99,6 +100,7 @@ class RLlibEngine:
             experiment.normalize.observations,
             experiment.normalize.rewards,
             experiment.env.restart_every,
+            experiment.metrics,
         )
         return config.environment(env_config=env_config)
 
@@ -119,7 +121,7 @@ class RLlibEngine:
         """The columns that the algorithm adds to the record."""
         return tuple(self._figures)
 
-    def iterate(self, fraction_done: float) -> Iteration:
+    def iterate(self, fraction_done: float, scheduled: Mapping[str, Any]) -> Iteration:
         """Let RLlib train once; the state to be saved changes only if all of it succeeds.
 
         Raises:
@@ -127,9 +129,9 @@ class RLlibEngine:
                 before.
         """
         started = time.perf_counter()
-        PROCESS.scales = self._scales()
+        PROCESS.in_force = self._in_force(scheduled)
         if self._link is not None:
-            self._get(self._link.reports.set_scales.remote(PROCESS.scales))
+            self._get(self._link.reports.put_in_force.remote(PROCESS.in_force))
         self._is_training = True
         result = self._watched.train() if self._num_workers else self._train_here()
         self._is_training = False
@@ -176,12 +178,13 @@ class RLlibEngine:
             before.returns.merged(sample.returns) if sample.returns else before.returns,
         )
 
-    def _scales(self) -> Scales:
-        normalize, captured = self._subject.experiment.normalize, self._captured
-        return Scales(
-            captured.observations.scale(self._coder.scalable) if self._is_scaled else None,
-            float(captured.returns.std[0]) if normalize.rewards else 1.0,
-        )
+    def _in_force(self, scheduled: Mapping[str, Any]) -> InForce:
+        normalizes_rewards = self._subject.experiment.normalize.rewards
+        reward_std = float(self._captured.returns.std[0]) if normalizes_rewards else 1.0
+        return InForce(self._observation_scale(), reward_std, scheduled)
+
+    def _observation_scale(self) -> Scale | None:
+        return self._captured.observations.scale(self._coder.scalable) if self._is_scaled else None
 
     @property
     def _is_scaled(self) -> bool:
@@ -189,7 +192,7 @@ class RLlibEngine:
 
     def policy(self) -> RLlibPolicy:
         """Return the policy as it is now."""
-        return RLlibPolicy(self._subject, self._captured.policy, self._scales().observations)
+        return RLlibPolicy(self._subject, self._captured.policy, self._observation_scale())
 
     def save(self, folder: Path, *, simulators: bool) -> str | None:
         """Write policy and complete training state into a folder; the replay buffer where it is asked for.

@@ -7,6 +7,7 @@ fails again and again, the run is told at once.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +24,17 @@ from muster.simulators.describing import Description
 from muster.simulators.lookup import find_simulator
 from muster.simulators.seeding import Stream, reset_seed
 from muster.simulators.simulator import Simulator
+from muster.stepping.calls import Call
 from muster.stepping.failures import (
     MAX_FAILURES_IN_A_ROW,
     SamplingAbandonedError,
     SimulatorFailure,
     too_many_in_a_row,
 )
+from muster.stepping.info_metrics import Episode, InfoMetrics
 from muster.stepping.live import FailedCallError, Identity, LiveSimulator
 from muster.stepping.rules import Rules
+from muster.stepping.scheduled_config import ScheduledConfig
 
 Array = NDArray[Any]
 
@@ -53,6 +57,7 @@ class GuardSettings:
     normalize_observations: bool
     normalize_rewards: bool
     restart_every: int
+    metrics: Mapping[str, str]
 
 
 class GuardedSimulator(gymnasium.Env[Any, Any]):
@@ -80,6 +85,8 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         self._current: Array = np.zeros(self._coder.shape, np.float32)
         self._episode, self._episodes_since_built = -1, 0
         self._length, self._return, self._discounted = 0, 0.0, 0.0
+        self._metrics = InfoMetrics(settings.metrics, 1)
+        self._scheduled = ScheduledConfig(settings.simulator, 1)
         # Importing may take long and is no hang; what is wrong with it is reported when it is built.
         with suppress(Exception):
             find_simulator(settings.simulator.id, settings.simulator.paths, settings.simulator.imports)
@@ -87,14 +94,21 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
         """Begin an episode, with a seed of its own; build the simulator if it is not there."""
         PROCESS.refresh()
+        self._scheduled.wanted = PROCESS.in_force.scheduled
+        if self._scheduled.needs_rebuilding(0):
+            self.close()
         while True:
             self._episode += 1
             self._length, self._return, self._discounted = 0, 0.0, 0.0
+            self._metrics.drop(0)
             self._live.begin(self._episode, self._seed())
             try:
                 if not self._live.is_built:
+                    self._live.simulator = self._scheduled.simulator(0)
                     self._live.build()
                     self._episodes_since_built = 0
+                with self._live.calling(Call.RESET) as env:
+                    self._scheduled.apply(0, env)
                 observation, _ = self._live.reset()
             except FailedCallError as error:
                 self._fail(error.failure)
@@ -112,13 +126,15 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         PROCESS.sample.steps += 1
         try:
             decoded = decode_action(self._settings.actions, action)
-            observation, reward, terminated, truncated, _ = self._live.step(decoded)
+            observation, reward, terminated, truncated, info = self._live.step(decoded)
         except FailedCallError as error:
             self._fail(error.failure)
             return self._current, 0.0, False, True, {}
         self._take(observation)
         self._length += 1
         self._return += reward
+        if self._metrics:
+            self._metrics.add(0, info)
         if terminated or truncated:
             self._finish_episode()
         return self._current, self._scaled(reward), terminated, truncated, {}
@@ -131,7 +147,7 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
             _report(error.failure)
 
     def _finish_episode(self) -> None:
-        PROCESS.sample.episodes.append((self._return, self._length))
+        PROCESS.sample.episodes.append(Episode(self._return, self._length, self._metrics.take(0)))
         PROCESS.failures_in_a_row.clear()
         self._episodes_since_built += 1
         if self._episodes_since_built == self._settings.restart_every:
@@ -141,7 +157,7 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         row = self._coder.encode(observation)
         if self._measures:
             PROCESS.seen.append(row)
-        scale = PROCESS.scales.observations
+        scale = PROCESS.in_force.observations
         self._current = row if scale is None else scale.apply(row, np.empty_like(row))
 
     def _scaled(self, reward: float) -> float:
@@ -149,7 +165,7 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
             return reward
         self._discounted = self._settings.gamma * self._discounted + reward
         PROCESS.discounted.append(self._discounted)
-        return min(max(reward / PROCESS.scales.reward_std, -REWARD_CLIP), REWARD_CLIP)
+        return min(max(reward / PROCESS.in_force.reward_std, -REWARD_CLIP), REWARD_CLIP)
 
     def _fail(self, failure: SimulatorFailure) -> None:
         _report(failure)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from muster.engines.engine import Needs, Request, RunSupervision, image_dimensions
 from muster.engines.rllib.algorithms import ALGORITHMS
@@ -45,10 +47,15 @@ class RLlibPlan:
         return max(1, self.num_workers) * self.loaded.experiment.resources.envs_per_group
 
     def build(
-        self, checkpoint: Path | None, weights_from: Path | None, supervision: RunSupervision
+        self,
+        checkpoint: Path | None,
+        weights_from: Path | None,
+        supervision: RunSupervision,
+        scheduled: Mapping[str, Any],
     ) -> RLlibEngine:
         """Build the engine."""
-        return RLlibEngine(self.subject, self.simulator, self.num_workers, supervision, checkpoint, weights_from)
+        simulator = replace(self.simulator, scheduled=scheduled)
+        return RLlibEngine(self.subject, simulator, self.num_workers, supervision, checkpoint, weights_from)
 
 
 def make_rllib_plan(request: Request) -> RLlibPlan:

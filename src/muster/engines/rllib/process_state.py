@@ -1,4 +1,4 @@
-"""What the simulators of one process share: what happened since it was last asked, and the scales in use.
+"""What the simulators of one process share: what happened since it was last asked, and what is in force.
 
 Every process that steps simulators has one `PROCESS`. In an env runner of its own process, what happened goes to
 the report actor at the end of each `sample()`; in the driver's process the engine looks here itself.
@@ -7,7 +7,7 @@ the report actor at the end of each `sample()`; in the driver's process the engi
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from muster.stepping.calls import Call
 from muster.stepping.children import look_after_children
 from muster.stepping.failures import Supervision
 from muster.stepping.hang_watch import interrupt_or_end_on_hang
+from muster.stepping.info_metrics import Episode
 from muster.stepping.journal import journal_folder
 from muster.stepping.journal_reading import NO_TRACE, cause_of_death, read_last_calls, read_trace
 from muster.stepping.live import call_under_way
@@ -44,7 +45,7 @@ class Sample:
     """Steps, finished episodes, and the moments of what was seen."""
 
     steps: int = 0
-    episodes: list[tuple[float, int]] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
     observations: Moments | None = None
     returns: Moments | None = None
 
@@ -65,11 +66,12 @@ def _merged(one: Moments | None, other: Moments | None) -> Moments | None:
 
 
 @dataclass(frozen=True)
-class Scales:
-    """By what observations and rewards are scaled before RLlib sees them."""
+class InForce:
+    """What holds for an iteration: the scales of observations and rewards, and the scheduled values."""
 
     observations: Scale | None = None
     reward_std: float = 1.0
+    scheduled: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class ProcessState:
 
     supervision: Supervision = field(default_factory=lambda: Supervision(lambda _: None))
     journals: Path | None = None
-    scales: Scales = field(default_factory=Scales)
+    in_force: InForce = field(default_factory=InForce)
     link: Link | None = None
     life: int = 0
     num_simulators: int = 0
@@ -131,11 +133,11 @@ class ProcessState:
         shutil.rmtree(folder, ignore_errors=True)
 
     def refresh(self) -> None:
-        """Fetch the scales, once after each sample."""
+        """Fetch what is in force, once after each sample."""
         if self.is_stale and self.link is not None:
             import ray
 
-            self.scales = ray.get(self.link.reports.scales.remote())
+            self.in_force = ray.get(self.link.reports.in_force.remote())
         self.is_stale = False
 
     def take(self) -> Sample:

@@ -11,18 +11,18 @@ from typing import Any
 
 import ray
 
-from muster.engines.rllib.process_state import PROCESS, Sample, Scales
+from muster.engines.rllib.process_state import PROCESS, InForce, Sample
 from muster.errors import MusterError
 
 
 class ReportActor:
-    """Keeps samples until the engine takes them, and gives env runners the scales."""
+    """Keeps samples until the engine takes them, and tells env runners what is in force."""
 
     def __init__(self) -> None:
         self._samples: list[Sample] = []
         self._joined: Counter[int] = Counter()
         self._runners: dict[int, Any] = {}
-        self._scales = Scales()
+        self._in_force = InForce()
         self._given_up: MusterError | None = None
         self._num_samples = 0
 
@@ -51,13 +51,13 @@ class ReportActor:
         """Return the env runners."""
         return list(self._runners.values())
 
-    def set_scales(self, scales: Scales) -> None:
-        """Replace the scales."""
-        self._scales = scales
+    def put_in_force(self, in_force: InForce) -> None:
+        """Replace what is in force."""
+        self._in_force = in_force
 
-    def scales(self) -> Scales:
-        """Return the scales in use."""
-        return self._scales
+    def in_force(self) -> InForce:
+        """Return what is in force."""
+        return self._in_force
 
 
 def start_report_actor() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from muster.engines.moments import Moments
 from muster.policies.scale import Scale
+from muster.stepping.info_metrics import Episode
 from muster.stepping.many import Events
 
 Array = NDArray[Any]
@@ -17,7 +19,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Weights:
-    """What a group samples with: the networks' flat vector, and the scales of this iteration.
+    """What a group samples with: the networks' flat vector, and the scales and scheduled values of this iteration.
 
     As long as the scales are not known, observations are only clipped, and rewards are taken as they are.
     """
@@ -26,6 +28,7 @@ class Weights:
     observation_scale: Scale | None
     reward_std: float
     scales_are_known: bool = True
+    scheduled: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Fragment:
     observation_moments: Moments
     return_moments: Moments
     steps: int
-    episodes: list[tuple[float, int]]
+    episodes: list[Episode]
     num_failures: int
     next_episodes: list[int]
     seconds: float
@@ -72,7 +75,7 @@ class Recording:
     episode_starts: list[int]
     finals: list[tuple[int, int, Array]] = field(default_factory=list)
     last_rows: Array = field(default_factory=lambda: np.empty((0, 0)))
-    episodes: list[tuple[float, int]] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
     num_skipped: int = 0
 
     @property

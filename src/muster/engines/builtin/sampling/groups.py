@@ -7,7 +7,7 @@ its own history, never on which process it lives in or how many others there are
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,13 @@ class GroupSettings:
     fragment_length: int
     discounting: Discounting
     model: ModelSettings
+
+    def scheduled(self, values: Mapping[str, Any]) -> GroupSettings:
+        """Return the settings of groups whose simulators are built with other scheduled values."""
+        if self.stepping.simulator.scheduled == values:
+            return self
+        simulator = replace(self.stepping.simulator, scheduled=values)
+        return replace(self, stepping=replace(self.stepping, simulator=simulator))
 
     def networks(self) -> Networks:
         """Return the networks for these spaces."""
@@ -110,6 +117,7 @@ class EnvGroup:
         recording = self._new_recording()
         with self._randomness.installed(), np.errstate(**NUMPY_ERRORS):
             try:
+                self._simulators.configure(weights.scheduled)
                 self._fill(recording, weights)
             finally:
                 self._simulators.journal.rests()

@@ -113,6 +113,7 @@ class RayCollector:
         if self._collected_at is not None:
             self._begin_at = _share_to_begin_at(self._sample_seconds, started - self._collected_at)
         num_groups = len(self._next_episodes)
+        self._settings = self._settings.scheduled(weights.scheduled)
         shared = self._put(weights)
         self._submit_all_missing(shared)
         lost = 0
