@@ -8,7 +8,8 @@ import pytest
 
 from muster.simulators.simulator import Simulator
 from muster.simulators.verdict import Verdict
-from muster.stepping.checking import Finding, Planned, check_simulator
+from muster.stepping.checking import Planned, check_simulator
+from muster.stepping.findings import Finding
 from muster.stepping.rules import Rules
 from tests import toys
 

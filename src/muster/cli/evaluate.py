@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +18,9 @@ from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import read_experiment
+
+if TYPE_CHECKING:
+    from muster.stepping.evaluation import Evaluation
 
 
 def evaluate(
@@ -35,6 +37,13 @@ def evaluate(
     seed: Annotated[
         int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the episodes; default: the run's.")
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare with `random` actions, or with a rule of your own: module:function or "
+            "path/to/file.py:function, of the observation (and info), that returns an action."
+        ),
+    ] = None,
     runs_dir: RunsDir = None,
     trust: Trust = False,
     as_json: AsJson = False,
@@ -42,7 +51,7 @@ def evaluate(
     """Let a run's best policy act for some episodes and print its mean return."""
     from muster.policies import load_policy
     from muster.stepping.apart import ApartProcess
-    from muster.stepping.evaluation import evaluate_saved
+    from muster.stepping.evaluation import evaluate_baseline, evaluate_saved
     from muster.stepping.live import FailedCallError
     from muster.training.evaluations import evaluation_task
     from muster.training.failures import FailureRecord
@@ -61,8 +70,11 @@ def evaluate(
         load_policy(one, trust=trust)
     task = evaluation_task(experiment, episodes=episodes, seed=seed, deterministic=not stochastic)
     process = ApartProcess(experiment.env.step_timeout)
-    results = []
+    results: list[Evaluation] = []
+    rule: Evaluation | None = None
     try:
+        if baseline is not None:
+            rule = process.call(evaluate_baseline, baseline, task)
         for one in paths:
             result = process.call(evaluate_saved, str(one), task)
             results.append(result)
@@ -70,6 +82,8 @@ def evaluate(
                 best = Checkpoints(folder.checkpoints).best() if which == BEST else None
                 is_best = best is not None and best.name == path.name
                 _show(folder, one, result, _chosen_by(experiment) if is_best else "")
+                if rule is not None:
+                    _compare(result, rule, str(baseline))
     except FailedCallError as error:
         raise FailureRecord(experiment, task.simulator, folder).error(error.failure) from None
     finally:
@@ -77,7 +91,8 @@ def evaluate(
     if last is not None:
         _report_mean(folder, paths, results, as_json=as_json)
     elif as_json:
-        print_json({"run": str(folder.path), "checkpoint": str(path), **asdict(results[0])})
+        compared = {} if rule is None else {"baseline": {"rule": baseline, **rule.record()}}
+        print_json({"run": str(folder.path), "checkpoint": str(path), **results[0].record(), **compared})
 
 
 def _newest(folder: RunFolder, count: int) -> list[Path]:
@@ -101,20 +116,37 @@ def _chosen_by(experiment: Experiment) -> str:
     return f" (best by the mean return of the last {WINDOW} training episodes)"
 
 
-def _show(folder: RunFolder, path: Path, result: Any, chosen_by: str) -> None:
+def _show(folder: RunFolder, path: Path, result: Evaluation, chosen_by: str) -> None:
     console().print(
-        f"{folder.name}, checkpoint {path.name}{chosen_by}: return {figure(result.return_mean)} "
-        f"± {figure(result.return_std)}, length {figure(result.length_mean)}, "
+        f"{folder.name}, checkpoint {path.name}{chosen_by}: {_summary(result)}, "
         f"over {counted(result.episodes, 'episode')}"
     )
 
 
-def _report_mean(folder: RunFolder, paths: list[Path], results: list[Any], *, as_json: bool) -> None:
+def _summary(result: Evaluation) -> str:
+    text = (
+        f"return {figure(result.return_mean)} ± {figure(result.return_std)}, length {figure(result.length_mean)}"
+    )
+    return text + "".join(f", {name} {figure(value)}" for name, value in result.metrics.items())
+
+
+def _compare(result: Evaluation, rule: Evaluation, name: str) -> None:
+    """Print how the rule did in the same episodes, and in how many the policy was better."""
+    better = sum(ours > theirs for ours, theirs in zip(result.returns, rule.returns, strict=True))
+    equal = sum(ours == theirs for ours, theirs in zip(result.returns, rule.returns, strict=True))
+    screen = console()
+    screen.print(f"baseline {name}, in the same episodes: {_summary(rule)}")
+    ties = f", equal in {equal}" if equal else ""
+    screen.print(f"the policy is better in {better} of {counted(result.episodes, 'episode')}{ties}")
+
+
+def _report_mean(folder: RunFolder, paths: list[Path], results: list[Evaluation], *, as_json: bool) -> None:
     """Print the mean over checkpoints; the deviation is that between them."""
     means = [result.return_mean for result in results]
     mean, deviation = fmean(means), pstdev(means)
     if as_json:
-        each = [{"checkpoint": str(path), **asdict(result)} for path, result in zip(paths, results, strict=True)]
+        pairs = zip(paths, results, strict=True)
+        each = [{"checkpoint": str(path), **result.record()} for path, result in pairs]
         summary = {"return_mean": mean, "return_std_between": deviation}
         print_json({"run": str(folder.path), "checkpoints": each, **summary})
         return

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 from gymnasium.utils import passive_env_checker
 from gymnasium.vector import AutoresetMode
 
@@ -27,26 +29,15 @@ from muster.simulators.verdict import Verdict
 from muster.stepping.batches import OneOfBatch, autoreset_mode, build_batch, reset_batch, seeds_each
 from muster.stepping.building import build
 from muster.stepping.calls import Call
-from muster.stepping.failures import MAX_FAILURES_IN_A_ROW, SimulatorFailure
+from muster.stepping.findings import Finding, of_failure
 from muster.stepping.live import FailedCallError, Identity, LiveSimulator
 from muster.stepping.old_gym import OldGymAdapter
 from muster.stepping.pickle_check import agree, pickle_problem
+from muster.stepping.random_play import findings_of, play_randomly
 from muster.stepping.resident import MEBIBYTE, resident_bytes
 from muster.stepping.rules import Rules
 
-EPISODES = 3
-SECONDS = 3.0
 SLOW_BUILD_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    verdict: Verdict
-    subject: str
-    message: str
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,13 +62,6 @@ def check_simulator(
         ExperimentError: if there is no such simulator.
     """
     return _Check(simulator, rules, planned or Planned(), journals).findings()
-
-
-def of_failure(failure: SimulatorFailure) -> Finding:
-    """Return the finding that a failure is."""
-    where = "" if failure.call == Call.BUILD.word else f" (step {failure.step} of an episode with random actions)"
-    message = f"{failure.call} fails: {failure.error}{where}\n{failure.traceback}"
-    return Finding(Verdict.PROBLEM, failure.call, message.strip())
 
 
 class _Check:
@@ -105,7 +89,9 @@ class _Check:
         findings += _images(live, self._rules)
         findings += cost
         findings += _interface(live)
-        findings += _episodes(live)
+        play = play_randomly(live)
+        findings += map(of_failure, play.failures.values())
+        findings += findings_of(play, live)
         if not any(finding.verdict is Verdict.PROBLEM for finding in findings):
             findings += self._repeats()
             findings += _pickles(live)
@@ -259,6 +245,26 @@ def _spaces(live: LiveSimulator) -> list[Finding]:
     return findings
 
 
+class _AsTrainedOn(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Numbers as training reads them, so that Gymnasium's checker does not warn of what is judged elsewhere."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._read(observation), info
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = self.env.step(action)
+        return self._read(observation), *rest
+
+    def _read(self, observation: Any) -> Any:
+        space = self.observation_space
+        if not isinstance(space, gymnasium.spaces.Box) or not isinstance(observation, np.ndarray):
+            return observation
+        if observation.shape != space.shape or observation.dtype.kind not in "fiu":
+            return observation
+        return np.clip(observation, space.low, space.high).astype(space.dtype)
+
+
 def _interface(live: LiveSimulator) -> list[Finding]:
     """Run Gymnasium's own checks of one reset and one step; training may take what they warn of."""
     findings = []
@@ -269,63 +275,16 @@ def _interface(live: LiveSimulator) -> list[Finding]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            with live.calling(Call.STEP) as env:
-                _, info = passive_env_checker.env_reset_passive_checker(env, seed=0)
-                action = random_action(env.action_space, _, info)
+            with live.calling(Call.STEP) as simulator:
+                env = _AsTrainedOn(simulator)
+                observation, info = passive_env_checker.env_reset_passive_checker(env, seed=0)
+                action = random_action(env.action_space, observation, info)
                 passive_env_checker.env_step_passive_checker(env, action)
         except FailedCallError as error:
             findings.append(Finding(Verdict.WARNING, "interface", error.failure.error, "by Gymnasium's checker"))
     seen = {str(warning.message).removeprefix("\x1b[33mWARN: ").removesuffix("\x1b[0m") for warning in caught}
     findings += [Finding(Verdict.WARNING, "interface", message) for message in sorted(seen)]
     return findings or [Finding(Verdict.OK, "interface", "Gymnasium's checker finds nothing")]
-
-
-def _episodes(live: LiveSimulator) -> list[Finding]:
-    """Play random episodes, in which everything counts as a failure that does in training."""
-    failures: dict[str, Finding] = {}
-    lengths: list[int] = []
-    steps, attempts, started = 0, 0, time.perf_counter()
-    live.env.action_space.seed(0)
-
-    def has_time() -> bool:
-        return time.perf_counter() - started < SECONDS
-
-    while len(lengths) < EPISODES and len(failures) < MAX_FAILURES_IN_A_ROW and has_time():
-        live.begin(attempts, attempts)
-        attempts += 1
-        length, ended = 0, False
-        try:
-            observation, info = live.reset()
-            while not ended and has_time():
-                action = random_action(live.env.action_space, observation, info)
-                observation, _, terminated, truncated, info = live.step(action)
-                length += 1
-                ended = terminated or truncated
-        except FailedCallError as error:
-            failures.setdefault(error.failure.error, of_failure(error.failure))
-            if attempts > 2 * EPISODES:
-                break
-        steps += length
-        if ended:
-            lengths.append(length)
-    seconds, is_batch = time.perf_counter() - started, isinstance(live.env.unwrapped, OneOfBatch)
-    how = "with random actions" + (", in a batch of one" if is_batch else "")
-    return [*failures.values(), *_pace(steps, seconds, lengths, how, has_failed=bool(failures))]
-
-
-def _pace(steps: int, seconds: float, lengths: list[int], how: str, *, has_failed: bool) -> list[Finding]:
-    findings = []
-    if steps:
-        findings.append(Finding(Verdict.OK, "speed", f"{steps / seconds:,.0f} steps/s {how}"))
-    if lengths:
-        steps_of_each = " to ".join(map(str, sorted({min(lengths), max(lengths)})))
-        text = f"{counted(len(lengths), 'random episode')} of {steps_of_each} steps"
-        findings.append(Finding(Verdict.OK, "episodes", text))
-    elif not has_failed:
-        message = f"no episode ended within {steps} random steps"
-        hint = "if episodes may never end, set env.max_episode_steps"
-        findings.append(Finding(Verdict.WARNING, "episodes", message, hint))
-    return findings
 
 
 def _pickles(live: LiveSimulator) -> list[Finding]:

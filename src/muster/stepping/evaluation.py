@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from muster.simulators.masks import mask_in
 from muster.simulators.seeding import ProcessRandomness, Stream, generator
 from muster.simulators.simulator import Simulator
 from muster.stepping.apart import ApartProcess
+from muster.stepping.baselines import Baseline, find_rule
 from muster.stepping.episodes import play
 from muster.stepping.failures import Supervision
 from muster.stepping.hang_watch import Hung, end_process
@@ -49,6 +50,16 @@ class Evaluation:
     return_std: float
     length_mean: float
     metrics: dict[str, float | None] = field(default_factory=dict)
+    returns: tuple[float, ...] = ()
+    """That of each episode; in no record."""
+
+    def record(self) -> dict[str, Any]:
+        """Return it for a file or a script; metrics only if there are any."""
+        fields = asdict(self)
+        del fields["returns"]
+        if not self.metrics:
+            del fields["metrics"]
+        return fields
 
     @classmethod
     def of(cls, episodes: list[Episode], metrics: Iterable[str] = ()) -> Evaluation:
@@ -60,6 +71,7 @@ class Evaluation:
             float(np.std(totals)),
             float(np.mean([episode.length for episode in episodes])),
             {name: mean_of(episode.metrics[k] for episode in episodes) for k, name in enumerate(metrics)},
+            tuple(totals),
         )
 
 
@@ -105,18 +117,45 @@ def evaluate_saved(folder: str, task: EvaluationTask, *, journals: Path | None =
     return _evaluate(load_policy(folder, trust=True), task, journals=journals)
 
 
+def evaluate_baseline(name: str, task: EvaluationTask, *, journals: Path | None = None) -> Evaluation:
+    """Let a rule act in the episodes in which policies are evaluated.
+
+    Raises:
+        InputError: if there is no such rule.
+        FailedCallError: if the simulator fails.
+    """
+    rule = find_rule(name, task.simulator)
+    return _play(lambda live: Baseline(rule, live.env.action_space), task, journals=journals)
+
+
 def _evaluate(
     policy: Policy,
     task: EvaluationTask,
     on_step: Callable[[], None] = lambda: None,
     journals: Path | None = None,
 ) -> Evaluation:
-    rng = generator(task.seed, Stream.EVALUATION)
+    return _play(lambda _: _Actor(policy, task), task, on_step, journals)
+
+
+class _Actor:
+    """A policy with what an evaluation gives it."""
+
+    def __init__(self, policy: Policy, task: EvaluationTask) -> None:
+        self.begin_episode = policy.begin_episode
+        self._policy, self._deterministic = policy, task.deterministic
+        self._rng = generator(task.seed, Stream.EVALUATION)
+
+    def act(self, observation: Any, info: Any) -> Any:
+        return self._policy.act(observation, mask=mask_in(info), deterministic=self._deterministic, rng=self._rng)
+
+
+def _play(
+    actor_for: Callable[[LiveSimulator], _Actor | Baseline],
+    task: EvaluationTask,
+    on_step: Callable[[], None] = lambda: None,
+    journals: Path | None = None,
+) -> Evaluation:
     live = LiveSimulator(task.simulator, task.rules, journals=journals)
-
-    def act(observation: Any, info: Any) -> Any:
-        return policy.act(observation, mask=mask_in(info), deterministic=task.deterministic, rng=rng)
-
     with (
         ProcessRandomness(task.seed, Stream.EVALUATION).installed(),
         threads(1),
@@ -124,9 +163,12 @@ def _evaluate(
     ):
         try:
             live.build()
-            begin, metrics = policy.begin_episode, task.metrics
-            played = play(live, act, task.episodes, task.seed, on_step, begin, metrics)
-            return Evaluation.of(list(played), metrics)
+            actor = actor_for(live)
+            live.env.action_space.seed(task.seed)
+            episodes, seed, begin = task.episodes, task.seed, actor.begin_episode
+            return Evaluation.of(
+                list(play(live, actor.act, episodes, seed, on_step, begin, task.metrics)), task.metrics
+            )
         finally:
             with suppress(FailedCallError):
                 live.close()

@@ -8,7 +8,8 @@ from muster.errors import ExperimentError
 from muster.experiment import LoadedExperiment
 from muster.simulators.verdict import Verdict
 from muster.stepping.apart import ApartProcess, ProcessDiedError
-from muster.stepping.checking import Finding, Planned, check_simulator, of_failure
+from muster.stepping.checking import Planned, check_simulator
+from muster.stepping.findings import Finding, of_failure
 from muster.stepping.live import FailedCallError
 from muster.stepping.survey import Wanted, survey_apart
 from muster.training.fitting_defaults import envs_per_group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from muster.engines.engine import rules_of
@@ -106,7 +106,7 @@ class Evaluations:
         result = self._evaluator(policy)
         progress.evaluation_cost = math.ceil(result.episodes * result.length_mean)
         self.score = result.return_mean
-        line = {"iteration": progress.iteration, "steps": progress.steps, **asdict(result)}
+        line = {"iteration": progress.iteration, "steps": progress.steps, **result.record()}
         with explained(self._file):
             append_json_line(self._file, line)
         return result

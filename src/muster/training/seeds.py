@@ -65,8 +65,8 @@ def train_seeds(
 ) -> SeedsResult:
     """Train one run per seed, counting up from the experiment's, side by side as far as there are CPUs.
 
-    Then let the best policy of each act in the same episodes. An interruption or a failure stops all. While runs go
-    side by side, `show` is given the state of each now and then.
+    Then let the best policy of each act in the same episodes. An interruption or a failure stops all. While runs
+    are side by side, `show` is given the state of each now and then.
     """
     experiment = loaded.experiment
     directory = runs_dir(options.runs_dir)
