@@ -28,7 +28,22 @@ def test_only_well_used_workers_are_recommended() -> None:
     assert [row.workers for row in scaling.measured] == [1, 2, 4, 8]
     assert scaling.efficiency(scaling.measured[1]) == pytest.approx(1.25 / 0.75 / 2)
     assert scaling.recommended.workers == 2
-    assert scaling.gain_of_doubling(scaling.measured[-1]) == pytest.approx(0.375 / 0.3125)
+    assert scaling.gain_of_doubling == pytest.approx(0.375 / 0.3125)
+
+
+def test_training_in_one_process_is_measured_beside_the_law_and_beaten_only_by_what_is_clearly_faster() -> None:
+    alone = Measured(0, 1000.0, 1.0, 0.5, 0.5, 0.0)
+    scaling = Scaling.of([alone, *rows(0.5, 0.45, [1, 2])])
+    assert scaling.serial == pytest.approx(0.5)
+    assert scaling.recommended is alone, "one worker is 1.05 times as fast, two are used to 70 %"
+    assert scaling.gain_of_doubling is None, "two numbers of workers are no forecast"
+
+
+def test_a_law_that_misses_what_was_measured_is_no_forecast() -> None:
+    measured = rows(0.5, 1.5, [1, 2, 4, 8])
+    assert Scaling.of(measured).gain_of_doubling is not None
+    slow = Measured(8, 1000.0, 3.0, 1.0, 1.0, 0.0)
+    assert Scaling.of([*measured[:3], slow]).gain_of_doubling is None
 
 
 def test_scale_measures_and_draws(tmp_path: Path) -> None:

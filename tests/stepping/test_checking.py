@@ -36,6 +36,7 @@ def test_a_good_simulator_passes() -> None:
         "repeats",
         "pickles",
         "build",
+        "rewards",
     }
 
 
@@ -110,3 +111,30 @@ def test_a_batch_is_recognised(mode: str, seeding: str) -> None:
 def test_images_are_recognised(shape: tuple[int, ...], text: str) -> None:
     simulator = Simulator("tests.toys:Canvas", {"shape": shape})
     assert finding("images", simulator, None, 2, 3).message == text
+
+
+def test_what_random_actions_show_is_said() -> None:
+    found = {
+        (finding.subject, finding.message)
+        for finding in check_simulator(Simulator("tests.measured:Constant"), Rules())
+    }
+    messages = "\n".join(message for _, message in found)
+    assert "every one of 60 random steps had the reward 2" in messages
+    assert "entries 0 (0.5), 2 (1) never changed in random episodes" in messages
+    assert "float64, though the space says float32: trained on as float32" in messages
+    assert "entry 2 is 1.00000095 to 1.00000095, its space says 0 to 1: training lets it pass" in messages
+    assert "action_mask: 67 % of the choices allowed, on average" in messages
+    assert ("info", "[metrics] can record: cost (3)") in found
+    assert ("interface", "Gymnasium's checker finds nothing") in found
+    assert any("3 random episodes of 20 steps, return 40" in message for _, message in found)
+
+
+def test_rewards_that_differ_and_numbers_in_info_are_listed_with_their_range() -> None:
+    found = {
+        finding.subject: finding.message
+        for finding in check_simulator(Simulator("tests.measured:Metered"), Rules())
+    }
+    assert found["rewards"] == "0 to 1 a step"
+    assert found["info"].startswith(
+        "[metrics] can record: cost (0 to 2), plant.price (1), steps (1 to 10), told (0)"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 def scale(
     target: Target,
-    workers: Annotated[str, typer.Option(help="Numbers of workers to measure, separated by commas.")] = "1,2,4",
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            help="Numbers of workers to measure, separated by commas; default: 0, 1, 2, 4 ... up to the CPUs."
+        ),
+    ] = None,
     nodes: Annotated[
         str | None,
         typer.Option(help="Instead, numbers of hosts, each with a worker for every CPU; under `muster launch`."),
@@ -37,7 +43,10 @@ def scale(
 
     Trains briefly with each number, on this machine or on the Ray of `muster launch`; leaves no runs behind.
     """
-    numbers = _parse_numbers("--workers", workers) if nodes is None else _parse_numbers("--nodes", nodes)
+    if nodes is not None:
+        numbers = _parse_numbers("--nodes", nodes)
+    else:
+        numbers = _all_that_fit() if workers is None else _parse_numbers("--workers", workers)
     if nodes is not None and numbers[0] == 0:
         raise InputError(f"--nodes {nodes}: expected 1 host or more")
     if not math.isfinite(seconds):
@@ -62,6 +71,16 @@ def scale(
         _show(scaling, output)
 
 
+def _all_that_fit() -> list[int]:
+    """Return 0 and the powers of two up to the CPUs there are."""
+    from muster.clusters.allocation.reading import usable_cpus
+    from muster.environment_variables import LAUNCH_CPUS_VARIABLE
+
+    launched = whole_number(os.environ.get(LAUNCH_CPUS_VARIABLE, ""))
+    cpus = launched or usable_cpus()
+    return [0, *(2**k for k in range(cpus.bit_length()))]
+
+
 def _parse_numbers(flag: str, text: str) -> list[int]:
     numbers = [number for part in text.split(",") if (number := whole_number(part.strip())) is not None]
     if len(set(numbers)) != len(text.split(",")) or max(numbers) > MOST_WORKERS:
@@ -72,6 +91,8 @@ def _parse_numbers(flag: str, text: str) -> list[int]:
 
 
 def _workers(number: int) -> str:
+    if number == 0:
+        return "in one process"
     return "1 worker" if number == 1 else f"{number} workers"
 
 
@@ -99,10 +120,12 @@ def _show(scaling: Scaling, output: Path) -> None:
     screen = console()
     screen.print(table)
     last, best = scaling.measured[-1], scaling.recommended
-    screen.print(f"\n{scaling.serial_fraction:.0%} of an iteration is serial: more workers do not shorten it")
-    screen.print(f"recommended: {_what(best)} ({scaling.efficiency(best):.0%} efficient)")
-    gain = scaling.gain_of_doubling(last)
-    screen.print(
-        f"{2 * max(1, last.workers)} workers would be {gain:.2f} times as fast as {last.workers}, by the law"
-    )
+    first = scaling.measured[0]
+    gained = "" if best is first else f", {scaling.speed_up(best):.2f} times as fast as {_what(first)}"
+    screen.print(f"\nrecommended: {_what(best)}{gained}")
+    if (gain := scaling.gain_of_doubling) is not None:
+        screen.print(
+            f"forecast: {2 * last.workers} workers, each with a CPU, {gain:.2f} times as fast as {last.workers}; "
+            f"{scaling.serial_fraction:.0%} of an iteration is serial"
+        )
     screen.print(f"drawn in {output}")

@@ -19,7 +19,7 @@ from muster.runs.status import Status
 from muster.stepping.evaluation import Evaluation
 from muster.training.listener import RunStart
 from muster.training.progress import Progress
-from muster.training.stopping import nearest_stop, seconds_left
+from muster.training.stopping import TimeLeft, nearest_stop
 
 SPARKLINE_WIDTH = 40
 BAR_WIDTH = 40
@@ -93,6 +93,7 @@ class LiveView(View):
         self._progress = Progress()
         self._returns: list[float] = []
         self._evaluation = ""
+        self._time_left: TimeLeft | None = None
         self._statuses: Sequence[Status] = ()
         self._seconds = {"sampling": 0.0, "learning": 0.0, "waiting": 0.0}
         self._began: tuple[float, int] = (0.0, 0)
@@ -113,6 +114,7 @@ class LiveView(View):
     def started(self, start: RunStart) -> None:
         super().started(start)
         self._returns, self._row, self._evaluation = [], {}, ""
+        self._time_left = TimeLeft(start.experiment.stop)
         self._seconds = dict.fromkeys(self._seconds, 0.0)
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
@@ -120,6 +122,8 @@ class LiveView(View):
             first = self._start.batch_size if self._start else 0
             self._began = (row["time/total"] - row["time/sample"] - row["time/learn"], progress.steps - first)
         self._row, self._progress = row, progress
+        if self._time_left is not None:
+            self._time_left.add(progress, has_learned=row["time/learn"] > 0)
         if progress.return_mean is not None:
             self._returns.append(progress.return_mean)
         self._seconds["sampling"] += row["time/sample"] - row["time/wait"]
@@ -139,7 +143,7 @@ class LiveView(View):
             return Text("starting ...", style="dim")
         stop = self._start.experiment.stop
         fraction, text = nearest_stop(stop, self._progress)
-        if (left := seconds_left(stop, self._progress)) is not None:
+        if self._time_left is not None and (left := self._time_left.seconds()) is not None:
             text += f", {format_duration(left)} left"
         table = Table.grid(padding=(0, 2))
         table.add_column(style="cyan", min_width=9)

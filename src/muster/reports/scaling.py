@@ -11,6 +11,12 @@ import numpy as np
 
 WORTHWHILE = 0.7
 """Efficiency below which more workers are not recommended."""
+CLEAR_GAIN = 1.1
+"""How many times as fast more workers must be to be recommended: less may be noise."""
+FEWEST_POINTS = 3
+"""Numbers of workers that must be measured before the law through them is a forecast."""
+LARGEST_ERROR = 0.1
+"""By how much the law may miss one of them then."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Several measurements, the first with the fewest workers, and the law through them.
+    """Several measurements, the first of the fewest workers, and the law through them.
 
-    An iteration takes `serial + parallel / workers` seconds: Amdahl's law.
+    An iteration takes `serial + parallel / workers` seconds: Amdahl's law. Training in one process, without
+    workers, is measured beside them, and is no part of the law.
     """
 
     measured: tuple[Measured, ...]
@@ -46,10 +53,11 @@ class Scaling:
     def of(cls, measured: Sequence[Measured]) -> Scaling:
         """Fit the law to measurements, with neither part below zero."""
         rows = tuple(sorted(measured, key=lambda row: row.workers))
-        seconds = np.array([row.seconds for row in rows])
-        shares = np.array([1 / max(1, row.workers) for row in rows])
+        with_workers = [row for row in rows if row.workers] or list(rows)
+        seconds = np.array([row.seconds for row in with_workers])
+        shares = np.array([1 / max(1, row.workers) for row in with_workers])
         serial, parallel = 0.0, float(seconds @ shares / (shares @ shares))
-        if len(rows) > 1:
+        if len(with_workers) > 1:
             columns = np.stack([np.ones_like(shares), shares], axis=1)
             fitted = np.linalg.lstsq(columns, seconds, rcond=None)[0]
             if fitted[1] <= 0:
@@ -74,15 +82,23 @@ class Scaling:
 
     @property
     def recommended(self) -> Measured:
-        """The most workers that are still well used, among those measured; the fastest of those."""
-        good = [row for row in self.measured if self.efficiency(row) >= WORTHWHILE]
-        return max(good, key=lambda row: row.speed)
+        """The most workers that are still well used, and clearly faster than any fewer."""
+        best = self.measured[0]
+        for row in self.measured[1:]:
+            if self.efficiency(row) >= WORTHWHILE and row.speed >= CLEAR_GAIN * best.speed:
+                best = row
+        return best
 
-    def gain_of_doubling(self, row: Measured) -> float:
-        """How many times as fast twice the workers would be, by the law."""
-        workers = max(1, row.workers)
-        now = self.serial + self.parallel / workers
-        return now / (self.serial + self.parallel / (2 * workers))
+    @property
+    def gain_of_doubling(self) -> float | None:
+        """How many times as fast twice the most workers would be, by the law; None if it is no good forecast."""
+        rows = [row for row in self.measured if row.workers]
+        if len(rows) < FEWEST_POINTS or any(abs(self._law(row) / row.seconds - 1) > LARGEST_ERROR for row in rows):
+            return None
+        return self._law(rows[-1]) / (self.serial + self.parallel / (2 * rows[-1].workers))
+
+    def _law(self, row: Measured) -> float:
+        return self.serial + self.parallel / max(1, row.workers)
 
     def as_table(self) -> dict[str, Any]:
         """Return all of it for a script."""
@@ -104,7 +120,7 @@ class Scaling:
             ],
             "serial_fraction": round(self.serial_fraction, 4),
             "recommended_workers": best.workers,
-            "gain_of_doubling": round(self.gain_of_doubling(self.measured[-1]), 3),
+            "gain_of_doubling": None if (gain := self.gain_of_doubling) is None else round(gain, 3),
         }
 
 
@@ -116,14 +132,15 @@ def plot(scaling: Scaling, title: str, path: Path) -> None:
     from matplotlib import pyplot
 
     rows = scaling.measured
-    workers = [max(1, row.workers) for row in rows]
-    first = rows[0]
+    first = next((row for row in rows if row.workers), rows[0])
+    workers = [row.workers for row in rows]
     figure, (speeds, parts) = pyplot.subplots(1, 2, figsize=(10, 4))
-    reach = np.linspace(workers[0], 2 * workers[-1], 100)
+    fewest = max(1, first.workers)
+    reach = np.linspace(fewest, max(1.5, 1.25 * workers[-1]), 100)
     law = first.steps / (scaling.serial + scaling.parallel / reach)
     speeds.plot(workers, [row.speed for row in rows], "o", label="measured", zorder=3)
     speeds.plot(reach, law, "-", label=f"law: {scaling.serial_fraction:.0%} serial")
-    speeds.plot(reach, first.speed * reach / workers[0], ":", color="grey", label="ideal")
+    speeds.plot(reach, first.speed * reach / fewest, ":", color="grey", label="ideal")
     speeds.set(xlabel="workers", ylabel="steps a second", ylim=(0, None), title="speed")
     speeds.xaxis.get_major_locator().set_params(integer=True)
     speeds.legend()

@@ -74,6 +74,7 @@ class Loop:
         self._saved_iteration = progress.iteration
         self._saved_at = time.monotonic()
         self._told_about_restart = False
+        self._has_looked_for_metrics = False
         self._own_columns = _own_columns(experiment)
         self._call: object | None = None
 
@@ -142,6 +143,7 @@ class Loop:
         record.append(row)
         self._listener.iterated(row, self.progress)
         self._report(iteration)
+        self._report_missing_metrics(row)
         self._advance_schedule()
         if self._evaluations.is_due():
             self._evaluate(watch)
@@ -168,6 +170,17 @@ class Loop:
         """Return what the experiment adds to the row: its metrics, and where its schedule is."""
         own = self.progress.metric_means(self._experiment.metrics)
         return {**own, **schedule_row(self._experiment.env, self.progress)}
+
+    def _report_missing_metrics(self, row: Row) -> None:
+        """Say once, when episodes have ended, which metrics no step had in its `info`."""
+        if self._has_looked_for_metrics or not self.progress.episodes:
+            return
+        self._has_looked_for_metrics = True
+        missing = [name for name in self._experiment.metrics if row[metric_column(name)] is None]
+        if missing:
+            self._listener.noticed(
+                f"[metrics] {', '.join(missing)}: no number of that name in info; `muster check` lists what there is"
+            )
 
     def _advance_schedule(self) -> None:
         for key, value in advance(self._experiment.env, self.progress).items():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import StopSection
 from muster.training.progress import WINDOW, Progress
 
 DEFAULT_STEPS = 1_000_000
+PACE_ITERATIONS = 30
+FEWEST_PACE_ITERATIONS = 4
+SMALLEST_SHARE_DONE = 0.02
 
 
 def with_default_stop(stop: StopSection, reward_threshold: float | None) -> StopSection:
@@ -41,13 +46,33 @@ def fraction_done(stop: StopSection, progress: Progress) -> float:
     return min(1.0, max(fractions, default=0.0))
 
 
-def seconds_left(stop: StopSection, progress: Progress) -> float | None:
-    """Return the time to the nearest countable stop at the pace so far; None if it cannot be told."""
-    fractions = [fraction_done(stop, progress)]
-    if stop.time is not None:
-        fractions.append(progress.seconds / stop.time)
-    done = max(fractions)
-    return progress.seconds * (1 - done) / done if 0.02 < done < 1 else None
+class TimeLeft:
+    """Estimates the time to the nearest countable stop from the pace of the last iterations.
+
+    The first iterations tell little: an algorithm with a replay buffer fills it before it learns.
+    """
+
+    def __init__(self, stop: StopSection) -> None:
+        self._stop = stop
+        self._points: deque[tuple[float, float]] = deque(maxlen=PACE_ITERATIONS)
+
+    def add(self, progress: Progress, *, has_learned: bool) -> None:
+        """Take an iteration; one in which nothing was learned has another pace than those to come."""
+        if not has_learned:
+            self._points.clear()
+        done = fraction_done(self._stop, progress)
+        if self._stop.time is not None:
+            done = max(done, progress.seconds / self._stop.time)
+        self._points.append((done, progress.seconds))
+
+    def seconds(self) -> float | None:
+        """Return the estimate; None if it cannot be told yet, or there is no countable stop."""
+        if len(self._points) < FEWEST_PACE_ITERATIONS:
+            return None
+        (done, seconds), (before, at) = self._points[-1], self._points[0]
+        if not SMALLEST_SHARE_DONE < done < 1 or done <= before:
+            return None
+        return (1 - done) * (seconds - at) / (done - before)
 
 
 def nearest_stop(stop: StopSection, progress: Progress) -> tuple[float, str]:
