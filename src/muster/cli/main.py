@@ -28,6 +28,7 @@ from muster.cli.logs import logs
 from muster.cli.play import play
 from muster.cli.receive import receive
 from muster.cli.relay import relay
+from muster.cli.resume import resume
 from muster.cli.runs import runs
 from muster.cli.scale import scale
 from muster.cli.schema import schema
@@ -53,6 +54,7 @@ app = typer.Typer(
 
 COMMANDS = (
     train,
+    resume,
     sweep,
     init,
     check,
@@ -96,7 +98,7 @@ def main(
     ] = False,
 ) -> None:
     """Train a reinforcement-learning agent in your own simulator: on a laptop, or with the same file elsewhere."""
-    if context.invoked_subcommand in ("train", "sweep"):
+    if context.invoked_subcommand in ("train", "resume", "sweep"):
         steady_streams()
         give_signals_back(ALARM)
     elif context.invoked_subcommand not in ("launch", "link"):

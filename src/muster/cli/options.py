@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from muster.environment_variables import RUNS_DIR_VARIABLE
 from muster.errors import InputError
+from muster.experiment.loading import Override, parse_set
+from muster.experiment.schema import describe
 from muster.files.regular import is_folder, odd_kind
 
 _MOST_DIGITS = 18
@@ -21,6 +23,11 @@ def _given(text: str | None) -> str | None:
     if text is not None and not text.strip():
         raise typer.BadParameter("is empty; expected a name or path")
     return text
+
+
+def key_option(*flags: str, key: str) -> Any:
+    """Make the option of an experiment's key; its help is the key's description."""
+    return typer.Option(*flags, help=describe(key), show_default=False)
 
 
 RunsDir = Annotated[
@@ -43,9 +50,29 @@ Trust = Annotated[
     bool,
     typer.Option("--trust", help="Use a run that another user can change; code from its files is run."),
 ]
+Workers = Annotated[str | None, key_option("--workers", key="resources.workers")]
+Gpus = Annotated[float | None, key_option("--gpus", key="resources.gpus")]
+StopSteps = Annotated[str | None, key_option("--stop-steps", key="stop.steps")]
+StopIterations = Annotated[str | None, key_option("--stop-iterations", key="stop.iterations")]
+StopTime = Annotated[str | None, key_option("--stop-time", key="stop.time")]
+StopReturn = Annotated[float | None, key_option("--stop-return", key="stop.return")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors and the result only.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print every iteration, and what workers print.")]
 Checkpoint = Annotated[str, typer.Option(help="best, latest, or an iteration.")]
 Interface = Annotated[str | None, typer.Option(help="Network to use: an interface or a subnet.")]
 PortRange = Annotated[str | None, typer.Option(help="Ports to choose from, LOW-HIGH.")]
+
+
+def overrides_of(given: Iterable[tuple[str, str, Any]], settings: Sequence[str] | None) -> list[Override]:
+    """Return what flags give, each with its key and value, and then what `--set` gives."""
+    flags = [Override(key, value, flag) for flag, key, value in given if value is not None]
+    return flags + [parse_set(setting) for setting in settings or []]
+
+
+def number_or_word(text: str | None) -> int | str | None:
+    """Return the number that a text is, or else the text."""
+    number = whole_number(text) if text is not None else None
+    return text if number is None else number
 
 
 def parse_timeout(text: str, flag: str = "--timeout") -> float:

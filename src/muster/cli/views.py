@@ -29,7 +29,8 @@ class View:
         self._console = console
         self._verbose = verbose
         self._quiet = quiet
-        self._start: RunStart | None = None
+        self.start: RunStart | None = None
+        """How the last run started; None before it has."""
         self._pace = Pace()
         self._told: set[str] = set()
 
@@ -46,7 +47,7 @@ class View:
 
     def started(self, start: RunStart) -> None:
         """Say what is trained, where, and with what."""
-        self._start = start
+        self.start = start
         if not self._quiet:
             self._console.print(headline(start))
 
@@ -102,7 +103,7 @@ class LiveView(View):
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
         if not self._row:
-            first = self._start.batch_size if self._start else 0
+            first = self.start.batch_size if self.start else 0
             self._began = (row["time/total"] - row["time/sample"] - row["time/learn"], progress.steps - first)
         self._row, self._progress = row, progress
         if progress.return_mean is not None:
@@ -112,9 +113,9 @@ class LiveView(View):
         self._seconds["waiting"] += row["time/wait"]
 
     def _render(self) -> RenderableType:
-        if self._start is None or not self._row:
+        if self.start is None or not self._row:
             return Text("starting ...", style="dim")
-        stop = self._start.experiment.stop
+        stop = self.start.experiment.stop
         fraction, text = nearest_stop(stop, self._progress)
         if (left := seconds_left(stop, self._progress)) is not None:
             text += f", {format_duration(left)} left"

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment.problems import Lines, sweep_problems, validation_problems
-from muster.experiment.schema import Experiment
+from muster.experiment.schema import Experiment, section_model
 from muster.experiment.source import DEEPEST, DEFAULT, read_toml, require_plain
 from muster.simulators.lookup import find_simulator
 
@@ -112,6 +112,20 @@ def load_saved(path: Path) -> LoadedExperiment:
     return _load(table, given, (), Lines(path, text), None)
 
 
+def load_run(path: Path, name: str, overrides: Sequence[Override] = ()) -> LoadedExperiment:
+    """Load the resolved experiment of a run to resume: what is asked for are the overrides alone.
+
+    Raises:
+        InputError: if it is not a valid experiment, or the overrides do not fit.
+    """
+    saved = load_saved(path)
+    unchanged = dict.fromkeys(saved.sources, DEFAULT)
+    loaded = replace(saved, sources=unchanged, places={}, subject=f"--resume {name}")
+    for override in (*overrides, Override("name", name, "argument")):
+        loaded = loaded.replace(override.key, override.value, override.source)
+    return loaded
+
+
 def load_object(experiment: Experiment, overrides: Sequence[Override] = ()) -> LoadedExperiment:
     """Take an experiment that was made in Python, and apply the overrides.
 
@@ -142,7 +156,9 @@ def _load(
     if problems := sweep_problems(table, given, lines):
         raise ExperimentError(str(lines.path), problems)
     experiment = _with_search_paths(experiment, folder)
-    sources = {key: given.get(key, DEFAULT) for key, _ in _leaves(experiment.as_table())}
+    # A section without a key, such as `[stop]` alone, gives nothing.
+    leaves = (key for key, _ in _leaves(experiment.as_table()))
+    sources = {key: DEFAULT if section_model(key) else given.get(key, DEFAULT) for key in leaves}
     places = {key: lines.place(key, given) for key in given}
     return LoadedExperiment(experiment, sources, places, str(lines.path))
 
