@@ -21,9 +21,7 @@ def names_run(target: str, runs_dir: str | None) -> bool:
     return is_run or find_group(target, directory) is not None
 
 
-def load_named_run(
-    run: str, runs_dir: str | None, overrides: Sequence[Override]
-) -> tuple[LoadedExperiment, Path]:
+def load_named_run(run: str, runs_dir: str | None, overrides: Sequence[Override]) -> tuple[LoadedExperiment, Path]:
     """Return the experiment of a run with the changes that are asked for, and the folder that the run is in.
 
     Raises:

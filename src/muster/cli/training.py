@@ -75,9 +75,7 @@ def _view(shown: Shown) -> View:
     return View(screen, verbose=shown.verbose, quiet=shown.quiet)
 
 
-def _train(
-    loaded: LoadedExperiment, asked: Asked, shown: Shown, view: View, watch: InterruptionWatch
-) -> Any:
+def _train(loaded: LoadedExperiment, asked: Asked, shown: Shown, view: View, watch: InterruptionWatch) -> Any:
     from muster.training import TrainOptions, train
     from muster.training.seeds import train_seeds
 

@@ -11,9 +11,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.screen import Pace, figure, sparkline
+from muster.cli.screen import Pace, figure, print_text, sparkline
 from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import AlgorithmSection
+from muster.files.shown import short_name, short_path
 from muster.training.listener import RunStart
 from muster.training.progress import Progress
 from muster.training.stopping import nearest_stop, seconds_left
@@ -49,7 +50,7 @@ class View:
         """Say what is trained, where, and with what."""
         self.start = start
         if not self._quiet:
-            self._console.print(headline(start))
+            print_text(self._console, headline(start))
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
         """Print a line now and then; each if verbose."""
@@ -59,12 +60,17 @@ class View:
     def noticed(self, message: str) -> None:
         """Print a notice."""
         if not self._quiet:
-            self._console.print(Text.assemble(("note: ", "yellow"), message))
+            print_text(self._console, message, mark="note: ", style="yellow")
 
     def failed(self, error: str, traceback: str) -> None:
-        """Print a failure of the simulator: the first of its kind with its traceback."""
+        """Print a failure of the simulator: the first of its kind with its traceback.
+
+        One that ends the run is the command's error; the others are on record in the run's folder.
+        """
+        if self._quiet:
+            return
         kind = error.partition(" (in ")[0]
-        self._console.print(Text.assemble(("simulator failed: ", "bold red"), error))
+        print_text(self._console, error, mark="simulator failed: ", style="bold red")
         if kind not in self._told:
             self._told.add(kind)
             if traceback:
@@ -76,6 +82,7 @@ class LiveView(View):
 
     def __init__(self, console: Console, *, verbose: bool) -> None:
         super().__init__(console, verbose=verbose, quiet=False)
+        self._is_over = False
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render)
         self._row: dict[str, Any] = {}
         self._progress = Progress()
@@ -94,6 +101,7 @@ class LiveView(View):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._is_over = True
         self._live.stop()
 
     def started(self, start: RunStart) -> None:
@@ -114,7 +122,7 @@ class LiveView(View):
 
     def _render(self) -> RenderableType:
         if self.start is None or not self._row:
-            return Text("starting ...", style="dim")
+            return Text("" if self._is_over else "starting ...", style="dim")
         stop = self.start.experiment.stop
         fraction, text = nearest_stop(stop, self._progress)
         if (left := seconds_left(stop, self._progress)) is not None:
@@ -163,12 +171,12 @@ def headline(start: RunStart) -> str:
     experiment, algorithm = start.experiment, start.experiment.algorithm
     where = counted(start.num_workers, "worker") if start.num_workers else "in this process"
     engine = " (RLlib)" if algorithm.engine == "rllib" else ""
-    text = f"{algorithm.name}{engine} on {experiment.env.id}, seed {experiment.seed}, {where}, "
+    text = f"{algorithm.name}{engine} on {short_name(experiment.env.id)}, seed {experiment.seed}, {where}, "
     text += f"{counted(start.num_simulators, 'simulator')}, {start.batch_size:,} steps an iteration"
     if isinstance(algorithm, AlgorithmSection) and start.batch_size != algorithm.train_batch_size:
         text += f" (train_batch_size {algorithm.train_batch_size:,} in whole fragments)"
     resumed = f", resumed at iteration {start.from_iteration}" if start.from_iteration else ""
-    return f"{text}\nrun folder {start.run}{resumed}"
+    return f"{text}\nrun folder {short_path(start.run)}{resumed}"
 
 
 def line(row: dict[str, Any], *, with_all: bool) -> str:

@@ -157,8 +157,8 @@ def _load(
         raise ExperimentError(str(lines.path), problems)
     experiment = _with_search_paths(experiment, folder)
     # A section without a key, such as `[stop]` alone, gives nothing.
-    leaves = (key for key, _ in _leaves(experiment.as_table()))
-    sources = {key: DEFAULT if section_model(key) else given.get(key, DEFAULT) for key in leaves}
+    keys = [key for key, _ in _leaves(experiment.as_table())]
+    sources = {key: DEFAULT if section_model(key) else given.get(key, DEFAULT) for key in keys}
     places = {key: lines.place(key, given) for key in given}
     return LoadedExperiment(experiment, sources, places, str(lines.path))
 

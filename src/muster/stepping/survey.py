@@ -39,8 +39,8 @@ class Wanted:
 class Survey:
     """The spaces of a simulator, and what else was wanted.
 
-    `step_seconds` is None if it was not wanted, or the simulator failed when it was tried. `gives_mask` says whether
-    its first reset came with an action mask in `info`.
+    `step_seconds` is None if it was not wanted, or the simulator failed when it was tried. `gives_mask` says
+    whether its first reset came with an action mask in `info`, if that was wanted.
     """
 
     observation_space: Any
@@ -113,9 +113,7 @@ def survey(simulator: Simulator, rules: Rules, wanted: Wanted, *, journals: Path
     observations, actions = (plain_space(space) for space in (live.env.observation_space, live.env.action_space))
     threshold, is_batched = simulator.reward_threshold(), simulator.is_batched()
     can_be_filmed = FILMED in (live.env.metadata.get("render_modes") or ())
-    return Survey(
-        observations, actions, seconds, speed, problem, threshold, is_batched, can_be_filmed, gives_mask
-    )
+    return Survey(observations, actions, seconds, speed, problem, threshold, is_batched, can_be_filmed, gives_mask)
 
 
 _surveyed: list[LiveSimulator] = []
