@@ -59,3 +59,9 @@ def test_a_section_without_keys_is_no_change(folder: Path) -> None:
     resumed = muster("train", "cart.toml", "--name", "file", "--resume", "--json", cwd=folder)
     assert resumed.returncode == 0, resumed.stderr
     assert last_json(resumed)["iterations"] == 1
+
+
+def test_a_run_that_is_to_be_trained_is_pointed_to_resume(folder: Path) -> None:
+    done = muster("train", "first", cwd=folder)
+    assert done.returncode == 2
+    assert "first: is a run, not an experiment file or simulator\n    muster resume first" in done.stderr

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from muster.errors import InputError
 from muster.experiment.loading import LoadedExperiment, Override, load_run
+from muster.experiment.source import SUFFIX
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.finding import find_run
 from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.groups import SWEEP_FILE, Group, find_group
+from muster.simulators.lookup import is_registered
 
 
 def names_run(target: str, runs_dir: str | None) -> bool:
@@ -19,6 +21,12 @@ def names_run(target: str, runs_dir: str | None) -> bool:
     directory = folder_of_runs(runs_dir)
     is_run = any(RunFolder(path).exists() for path in (Path(target), directory / target))
     return is_run or find_group(target, directory) is not None
+
+
+def is_only_run(target: str, runs_dir: str | None) -> bool:
+    """Whether what is to be trained is the name or folder of a run, and no simulator."""
+    is_name = not target.endswith((SUFFIX, ".py")) and ":" not in target
+    return is_name and names_run(target, runs_dir) and not is_registered(target)
 
 
 def load_named_run(run: str, runs_dir: str | None, overrides: Sequence[Override]) -> tuple[LoadedExperiment, Path]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.named_run import load_named_run, names_run
+from muster.cli.named_run import is_only_run, load_named_run, names_run
 from muster.cli.options import (
     AsJson,
     Gpus,
@@ -80,5 +80,7 @@ def train(
     if resume and name is None and seeds is None and names_run(target, runs_dir):
         loaded, folder = load_named_run(target, runs_dir, overrides)
         train_and_show(loaded, Asked(folder, resume=True, trust=trust), shown)
+    if is_only_run(target, runs_dir):
+        raise InputError(f"{target}: is a run, not an experiment file or simulator\n    muster resume {target}")
     loaded = load_experiment(target, overrides)
     train_and_show(loaded, Asked(runs_dir, resume, weights_from, trust, seeds), shown)
