@@ -21,6 +21,7 @@ from muster.cli.doctor import doctor
 from muster.cli.evaluate import evaluate
 from muster.cli.export import export
 from muster.cli.fetch import fetch
+from muster.cli.help import GroupedCommands, GroupedOptions
 from muster.cli.init import init
 from muster.cli.launch import launch
 from muster.cli.link import link
@@ -46,7 +47,7 @@ app = typer.Typer(
     name="muster",
     help="Train a reinforcement-learning agent in your own simulator.",
     no_args_is_help=True,
-    add_completion=False,
+    cls=GroupedCommands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -76,7 +77,7 @@ COMMANDS = (
     dashboard,
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command(cls=GroupedOptions)(command)
 app.command(cls=CommandAfterDashes)(submit)
 app.add_typer(clusters, name="clusters")
 app.command(hidden=True)(link)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from muster.cli.completion import complete_algorithm
+from muster.cli.help import EXPERIMENT, RUN
 from muster.cli.named_run import is_only_run, load_named_run, names_run
 from muster.cli.options import (
     AsJson,
@@ -33,18 +35,26 @@ from muster.experiment.loading import load_experiment
 
 def train(
     target: Target,
-    algorithm: Annotated[str | None, key_option("--algorithm", key="algorithm.name")] = None,
+    algorithm: Annotated[
+        str | None, key_option("--algorithm", key="algorithm.name", completion=complete_algorithm)
+    ] = None,
     engine: Annotated[str | None, key_option("--engine", key="algorithm.engine")] = None,
     workers: Workers = None,
     gpus: Gpus = None,
     seed: Annotated[int | None, key_option("--seed", key="seed")] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Train this many seeds, one run each, in one folder.")
+        int | None,
+        typer.Option(
+            min=1, help="Train this many seeds, one run each, in one folder.", rich_help_panel=EXPERIMENT
+        ),
     ] = None,
-    name: Annotated[str | None, key_option("--name", key="name")] = None,
+    name: Annotated[str | None, key_option("--name", key="name", panel=RUN)] = None,
     runs_dir: RunsDir = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run of that name if there is one, else start it.")
+        bool,
+        typer.Option(
+            "--resume", help="Continue the run of that name if there is one, else start it.", rich_help_panel=RUN
+        ),
     ] = False,
     weights_from: WeightsFrom = None,
     trust: Trust = False,

@@ -107,7 +107,7 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
             except MusterError as error:
                 _give_up(error)
             else:
-                self._take(observation, info, is_last=False)
+                self._take(observation, info, step=0)
                 return self._current, {}
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
@@ -122,8 +122,8 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         except FailedCallError as error:
             self._fail(error.failure)
             return self._current, 0.0, False, True, {}
-        self._take(observation, info, is_last=terminated or truncated)
         self._length += 1
+        self._take(observation, info, step=self._length, is_last=terminated or truncated)
         self._return += reward
         if terminated or truncated:
             self._finish_episode()
@@ -143,7 +143,7 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         if self._episodes_since_built == self._settings.restart_every:
             self.close()
 
-    def _take(self, observation: Any, info: Any, *, is_last: bool) -> None:
+    def _take(self, observation: Any, info: Any, *, step: int, is_last: bool = False) -> None:
         row = self._coder.encode(observation)
         if self._measures:
             PROCESS.seen.append(row)
@@ -154,7 +154,7 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
             columns = np.ones(sum(self._masks.sizes), np.float32) if allowed is None else allowed
             row = np.concatenate([row, columns], dtype=np.float32)
         elif allowed is not None:
-            _give_up(unexpected_mask(self._length))
+            _give_up(_unexpected_mask(step))
         self._current = row
 
     def _scaled(self, reward: float) -> float:
@@ -178,9 +178,9 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         return reset_seed(settings.seed, Stream.RESET, *place)
 
 
-def unexpected_mask(steps: int) -> InputError:
+def _unexpected_mask(step: int) -> InputError:
     """Return the error of a simulator whose first mask comes too late for the network to have columns for it."""
-    when = "a later reset" if not steps else f"step {steps} of an episode"
+    when = f"step {step} of an episode" if step else "a later reset"
     return InputError(
         f"the simulator gave its first action mask at {when}, and none when it was looked at\n"
         "    with RLlib, let every reset give one too (all ones, if all is allowed)"
