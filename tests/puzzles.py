@@ -261,3 +261,31 @@ class ByPosition(Puzzle):
         high, low = divmod(self.number, 2)
         wanted = np.array([0.8 if high else -0.8, 7.0 if low else 1.0])
         return 1.0 - float(np.abs((action - wanted) / [1.0, 4.0]).mean())
+
+
+class MaskedLate(Masked):
+    """Comes with its first mask at the third step of an episode."""
+
+    def _info(self) -> dict[str, Any]:
+        if self.steps < 3:
+            self.mask = np.ones_like(self.mask)
+            return {}
+        return super()._info()
+
+
+class MaskedImage(InImage):
+    """An image, with a mask that allows everything."""
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": np.ones(NUMBERS, np.int8)}
+
+
+class AllZeros(Puzzle):
+    """Shows nothing but zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(-1, 1, (2,))
+
+    def _show(self, high: int, low: int) -> Any:
+        return np.zeros(2, np.float32)

@@ -32,11 +32,13 @@ ERROR_PREFIX = "error: "
 class MusterError(Exception):
     """A failure with a message that says what happened, where, and what to do next.
 
-    `result` is what came of the run that it ended, if it ended one.
+    `result` is what came of the run that it ended, if it ended one; `traceback` the simulator's own, with which
+    the message then ends.
     """
 
     exit_code = 1
     result: Any = None
+    traceback: str = ""
 
 
 class InputError(MusterError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,31 @@ def test_a_simulator_beside_the_file_is_found_from_anywhere(tmp_path: Path) -> N
     env = load_experiment(path).experiment.env
     assert env.id == f"{tmp_path / 'own_env.py'}:Own"
     assert str(tmp_path) in env.paths
+
+
+def test_a_file_that_is_not_there_names_the_one_that_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("heat.toml", "other.toml"):
+        Path(name).write_text('env.id = "CartPole-v1"')
+    for target in ("heat.tml", "heat", "haet.toml"):
+        expected = rf"^{re.escape(target)}: no such file\n    did you mean heat\.toml\?$"
+        with pytest.raises(InputError, match=expected):
+            load_experiment(target)
+    with pytest.raises(InputError, match=r"exp.tml: no such file\n    there is: heat.toml, other.toml$"):
+        load_experiment("exp.tml")
+    Path("heat.txt").write_text("")
+    with pytest.raises(InputError, match=r"heat.txt: the name of an experiment file ends with .toml"):
+        load_experiment("heat.txt")
+    assert load_experiment("nosuch").experiment.env.id == "nosuch"  # whether there is one is looked up later
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [("lr=1e-3", "did you mean algorithm.lr?"), ("algorithm.hidden=[8]", "did you mean model.hidden?")],
+)
+def test_a_key_without_its_section_is_found(setting: str, expected: str) -> None:
+    with pytest.raises(ExperimentError) as caught:
+        load_experiment("CartPole-v1", [parse_set(setting)])
+    assert expected in str(caught.value)

@@ -238,7 +238,7 @@ def test_missing_packages_are_named_without_importing_ray() -> None:
     pytest.importorskip("aiohttp_cors")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "InputError: --dashboard: the packages of Ray's dashboard are not installed" in done.stderr
-    assert "pip install 'muster-rl[ray]'" in done.stderr
+    assert "pip install '.[ray]'" in done.stderr
 
 
 def test_a_port_that_is_taken_is_refused(page: int) -> None:

@@ -120,5 +120,5 @@ def test_a_missing_extra_is_told(
     policy, simulator = random_policy("CartPole-v1", {})
     monkeypatch.setitem(sys.modules, module, None)
     extra = {"onnx": "onnx", "torchscript": "torch"}[file_format]
-    with pytest.raises(InputError, match=rf"pip install 'muster-rl\[{extra}\]'"):
+    with pytest.raises(InputError, match=rf"pip install '\.\[{extra}\]'"):
         export(policy, simulator, tmp_path / "policy", file_format)

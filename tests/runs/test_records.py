@@ -165,6 +165,12 @@ def test_names_are_made_and_counted(tmp_path: Path) -> None:
     assert default_name("CartPole-v1", "PPO") == "cartpole-v1-ppo"
     assert default_name("/some/where/my_env.py:Own", "TRPO") == "my_env-own-trpo"
     assert default_name("ALE/Pong-v5", "PPO") == "pong-v5-ppo"
+    assert default_name("ale_py:ALE/Pong-v5", "PPO") == "ale_py-pong-v5-ppo"
+    assert default_name("heatpump.py:HeatPump", "PPO") == "heatpump-ppo"
+    assert default_name("my_simulator:MySimulator", "PPO") == "mysimulator-ppo"
+    assert default_name("plants.pump:PumpPlant", "PPO") == "pumpplant-ppo"
+    assert default_name("highway_env:highway-v0", "PPO") == "highway-v0-ppo"
+    assert default_name("envpool:CartPole-v1", "PPO") == "envpool-cartpole-v1-ppo"
     assert (newest_name("a", tmp_path), claim_folder("a", tmp_path).name) == (None, "a")
     for name in ("a-2", "a-10", "a-b"):
         (tmp_path / name).mkdir()

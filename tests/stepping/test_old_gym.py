@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -108,3 +109,96 @@ def test_it_can_be_trained_in(tmp_path: Any) -> None:
     overrides = {"resources.workers": 0, "stop.iterations": 2, "name": "run", "env.max_episode_steps": 3}
     result = train(f"{__name__}:Old", overrides=overrides, options=TrainOptions(runs_dir=tmp_path))
     assert result.return_mean == 3
+
+
+class FourValues(gymnasium.Env[Any, Any]):
+    """Derives from Gymnasium's class, takes a seed, and returns what the old Gym's did."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
+
+    def __init__(self, limited: bool = True) -> None:
+        self.limited, self.steps = limited, 0
+
+    def reset(self, *, seed: int | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observe()
+
+    def step(self, action: int) -> Any:
+        self.steps += 1
+        return self.observe(), 1.0, self.steps == 5, {"TimeLimit.truncated": self.limited}
+
+    def observe(self) -> Any:
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
+
+
+class FourValuesUnseen(FourValues):
+    """Its source does not show how many values it returns."""
+
+    def step(self, action: int) -> Any:
+        return super().step(action)
+
+
+class FiveValues(FourValues):
+    """As Gymnasium wants it."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.observe(), {}
+
+    def step(self, action: int) -> Any:
+        self.steps += 1
+        return self.observe(), 1.0, self.steps == 5, False, {}
+
+
+class OtherThreeValues(FourValues):
+    def step(self, action: int) -> Any:
+        return self.observe(), 1.0, True
+
+
+def make_wrapped() -> gymnasium.Env[Any, Any]:
+    return gymnasium.wrappers.TimeLimit(FourValues(limited=False), 3)
+
+
+gymnasium.register("FourValues-v0", entry_point=FourValues, max_episode_steps=100)
+
+
+@pytest.mark.parametrize("name", ["FourValues", "FourValuesUnseen"])
+def test_four_values_of_a_gymnasium_class_are_adapted(name: str) -> None:
+    for limited in (True, False):
+        env = build(Simulator(f"tests.stepping.test_old_gym:{name}", {"limited": limited}))
+        observation, info = env.reset(seed=3)
+        assert (observation.shape, info) == ((2,), {})
+        endings = [env.step(0)[2:4] for _ in range(5)]
+        assert endings == [(False, False)] * 4 + [(not limited, limited)]
+
+
+@pytest.mark.parametrize("name", ["tests.stepping.test_old_gym:make_wrapped", "FourValues-v0"])
+def test_four_values_beneath_wrappers_are_adapted(name: str) -> None:
+    env = build(Simulator(name))
+    env.reset(seed=3)
+    assert [len(env.step(0)) for _ in range(3)] == [5] * 3
+    assert isinstance(env.unwrapped, FourValues)
+
+
+def test_a_simulator_whose_source_shows_five_values_is_left_alone() -> None:
+    assert type(build(Simulator("tests.stepping.test_old_gym:FiveValues"))) is FiveValues
+
+
+def test_check_and_training_take_four_values(tmp_path: Any) -> None:
+    findings = check_simulator(Simulator("tests.stepping.test_old_gym:FourValuesUnseen"), Rules())
+    [interface] = [f for f in findings if f.subject == "interface" and "old Gym" in f.message]
+    assert interface.verdict == "warning"
+    assert not [f for f in findings if f.verdict == "problem"]
+    seen = check_simulator(Simulator("tests.stepping.test_old_gym:FiveValues"), Rules())
+    assert not [f for f in seen if "old Gym" in f.message]
+    overrides = {"resources.workers": 0, "stop.iterations": 1, "algorithm.train_batch_size": 80}
+    target = "tests.stepping.test_old_gym:FourValues"
+    result = train(target, overrides=overrides, options=TrainOptions(runs_dir=tmp_path))
+    assert (result.state, result.return_mean) == ("finished", 5.0)
+
+
+def test_another_number_of_values_is_the_simulator_s_failure() -> None:
+    findings = check_simulator(Simulator("tests.stepping.test_old_gym:OtherThreeValues"), Rules())
+    messages = "".join(f.message for f in findings if f.verdict == "problem")
+    assert "step must return observation, reward, terminated, truncated, info: it returned 3" in messages

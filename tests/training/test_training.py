@@ -445,7 +445,7 @@ def test_an_unnamed_run_can_be_resumed_by_its_name(tmp_path: Path) -> None:
     unnamed = {key: value for key, value in SMALL.items() if key != "name"}
     train("tests.toys:Guess", overrides=unnamed, options=TrainOptions(runs_dir=tmp_path))
     options = TrainOptions(runs_dir=tmp_path, resume=True)
-    overrides = {"name": "tests.toys-guess-ppo", "stop.iterations": 4}
+    overrides = {"name": "toys-guess-ppo", "stop.iterations": 4}
     assert train("tests.toys:Guess", overrides=overrides, options=options).iterations == 4
 
 

@@ -6,11 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from muster.cli.options import AsJson, Settings, Target
-from muster.cli.screen import console, print_json
+from muster.cli.screen import between_words, console, print_json
 from muster.experiment.loading import load_experiment, parse_set
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
@@ -37,15 +36,19 @@ def check(
 
 
 def _show(target: str, findings: list[Any], problems: int) -> None:
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column()
-    table.add_column(overflow="fold")
+    screen = console()
+    widths = [max(len(text) for text in texts) + 2 for texts in _first_columns(findings)]
     for finding in findings:
         text = finding.message + (f"\n{finding.hint}" if finding.hint else "")
-        table.add_row(Text(finding.verdict, _STYLES[finding.verdict]), finding.subject, text.strip())
-    console().print(table)
-    console().print(
+        lines = between_words(text.strip(), screen.width - sum(widths)).splitlines()
+        head = Text(f"{finding.verdict:<{widths[0]}}", _STYLES[finding.verdict])
+        head.append(f"{finding.subject:<{widths[1]}}", "none")
+        screen.print(head + Text(f"\n{'':{sum(widths)}}".join(lines)))
+    screen.print(
         f"\n{target}: "
         + ("ready to train" if not problems else "1 problem" if problems == 1 else f"{problems} problems")
     )
+
+
+def _first_columns(findings: list[Any]) -> tuple[list[str], list[str]]:
+    return [finding.verdict for finding in findings], [finding.subject for finding in findings]

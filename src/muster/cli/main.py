@@ -21,6 +21,7 @@ from muster.cli.doctor import doctor
 from muster.cli.evaluate import evaluate
 from muster.cli.export import export
 from muster.cli.fetch import fetch
+from muster.cli.help import GroupedCommands, GroupedOptions
 from muster.cli.init import init
 from muster.cli.launch import launch
 from muster.cli.link import link
@@ -28,6 +29,7 @@ from muster.cli.logs import logs
 from muster.cli.play import play
 from muster.cli.receive import receive
 from muster.cli.relay import relay
+from muster.cli.resume import resume
 from muster.cli.runs import runs
 from muster.cli.scale import scale
 from muster.cli.schema import schema
@@ -45,7 +47,7 @@ app = typer.Typer(
     name="muster",
     help="Train a reinforcement-learning agent in your own simulator.",
     no_args_is_help=True,
-    add_completion=False,
+    cls=GroupedCommands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -53,6 +55,7 @@ app = typer.Typer(
 
 COMMANDS = (
     train,
+    resume,
     sweep,
     init,
     check,
@@ -74,7 +77,7 @@ COMMANDS = (
     dashboard,
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command(cls=GroupedOptions)(command)
 app.command(cls=CommandAfterDashes)(submit)
 app.add_typer(clusters, name="clusters")
 app.command(hidden=True)(link)
@@ -96,7 +99,7 @@ def main(
     ] = False,
 ) -> None:
     """Train a reinforcement-learning agent in your own simulator: on a laptop, or with the same file elsewhere."""
-    if context.invoked_subcommand in ("train", "sweep"):
+    if context.invoked_subcommand in ("train", "resume", "sweep"):
         steady_streams()
         give_signals_back(ALARM)
     elif context.invoked_subcommand not in ("launch", "link"):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from muster.cli.completion import complete_run, complete_setting, complete_target
+from muster.cli.help import EXPERIMENT, OUTPUT, RESOURCES, RUN, STOP
 from muster.environment_variables import RUNS_DIR_VARIABLE
 from muster.errors import InputError
+from muster.experiment.loading import Override, parse_set
+from muster.experiment.schema import describe
 from muster.files.regular import is_folder, odd_kind
 
 _MOST_DIGITS = 18
@@ -23,29 +27,87 @@ def _given(text: str | None) -> str | None:
     return text
 
 
+def key_option(*flags: str, key: str, panel: str = EXPERIMENT, completion: Any = None) -> Any:
+    """Make the option of an experiment's key; its help is the key's description."""
+    return typer.Option(
+        *flags, help=describe(key), show_default=False, rich_help_panel=panel, autocompletion=completion
+    )
+
+
 RunsDir = Annotated[
     str | None,
-    typer.Option(envvar=RUNS_DIR_VARIABLE, callback=_given, help="Folder of all runs; default: runs."),
+    typer.Option(
+        envvar=RUNS_DIR_VARIABLE, callback=_given, help="Folder of all runs; default: runs.", rich_help_panel=RUN
+    ),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any key; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set any key; may be repeated.",
+        rich_help_panel=EXPERIMENT,
+        autocompletion=complete_setting,
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as a line of JSON.")]
-Run = Annotated[str, typer.Argument(metavar="RUN", callback=_given, help="A run's name or folder.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the result as a line of JSON.", rich_help_panel=OUTPUT)
+]
+Run = Annotated[
+    str,
+    typer.Argument(metavar="RUN", callback=_given, help="A run's name or folder.", autocompletion=complete_run),
+]
 Target = Annotated[
-    str, typer.Argument(metavar="FILE|ID", callback=_given, help="Experiment file, or a simulator's id.")
+    str,
+    typer.Argument(
+        metavar="FILE|ID",
+        callback=_given,
+        help="Experiment file, or a simulator's id.",
+        autocompletion=complete_target,
+    ),
 ]
 WeightsFrom = Annotated[
     str | None,
-    typer.Option("--from", callback=_given, help="Start a new run from the weights of a checkpoint or run."),
+    typer.Option(
+        "--from",
+        callback=_given,
+        help="Start a new run from the weights of a checkpoint or run.",
+        rich_help_panel=RUN,
+        autocompletion=complete_run,
+    ),
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Use a run that another user can change; code from its files is run."),
+    typer.Option(
+        "--trust", help="Use a run that another user can change; code from its files is run.", rich_help_panel=RUN
+    ),
+]
+Workers = Annotated[str | None, key_option("--workers", key="resources.workers", panel=RESOURCES)]
+Gpus = Annotated[float | None, key_option("--gpus", key="resources.gpus", panel=RESOURCES)]
+StopSteps = Annotated[str | None, key_option("--stop-steps", key="stop.steps", panel=STOP)]
+StopIterations = Annotated[str | None, key_option("--stop-iterations", key="stop.iterations", panel=STOP)]
+StopTime = Annotated[str | None, key_option("--stop-time", key="stop.time", panel=STOP)]
+StopReturn = Annotated[float | None, key_option("--stop-return", key="stop.return", panel=STOP)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors and the result only.", rich_help_panel=OUTPUT)]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", help="Print every iteration, and what workers print.", rich_help_panel=OUTPUT),
 ]
 Checkpoint = Annotated[str, typer.Option(help="best, latest, or an iteration.")]
 Interface = Annotated[str | None, typer.Option(help="Network to use: an interface or a subnet.")]
 PortRange = Annotated[str | None, typer.Option(help="Ports to choose from, LOW-HIGH.")]
+
+
+def overrides_of(given: Iterable[tuple[str, str, Any]], settings: Sequence[str] | None) -> list[Override]:
+    """Return what flags give, each with its key and value, and then what `--set` gives."""
+    flags = [Override(key, value, flag) for flag, key, value in given if value is not None]
+    return flags + [parse_set(setting) for setting in settings or []]
+
+
+def number_or_word(text: str | None) -> int | str | None:
+    """Return the number that a text is, or else the text."""
+    number = whole_number(text) if text is not None else None
+    return text if number is None else number
 
 
 def parse_timeout(text: str, flag: str = "--timeout") -> float:

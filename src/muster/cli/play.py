@@ -16,6 +16,7 @@ from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment
 from muster.experiment.quantities import LARGEST_SEED, counted
+from muster.extras import how_to_install
 from muster.files.ownership import require_own
 from muster.runs.finding import find_checkpoint, is_run, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -139,7 +140,7 @@ def _build(live: LiveSimulator, name: str, render_mode: str | None) -> None:
     except FailedCallError as error:
         if render_mode and isinstance(error.raised, gymnasium.error.DependencyNotInstalled | ImportError):
             needs = f"{name}: cannot be drawn: {error.raised}"
-            raise InputError(f"{needs}\n    pip install 'muster-rl[video]'") from None
+            raise InputError(f"{needs}{how_to_install('video')}") from None
         raise
     if live.env.render_mode != render_mode and render_mode is not None:
         modes = ", ".join(live.env.metadata.get("render_modes", [])) or "none"
@@ -150,7 +151,7 @@ def _write_video(path: Path, frames: list[Any], frames_per_second: int) -> None:
     try:
         import imageio.v3 as imageio
     except ImportError:
-        raise InputError("--video needs an extra: pip install 'muster-rl[video]'") from None
+        raise InputError(f"--video needs an extra{how_to_install('video')}") from None
     options: dict[str, Any] = {"fps": frames_per_second, "macro_block_size": _EVEN_SIZES}
     if path.suffix == ".gif":
         options = {"loop": 0, "duration": 1000 / frames_per_second}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -34,13 +35,42 @@ def print_json(value: Any) -> None:
 
 def show_notice(message: str) -> None:
     """Print what is worth knowing besides the result."""
-    console(stderr=True).print(message)
+    print_text(console(stderr=True), message)
 
 
 def show_error(error: MusterError) -> None:
-    """Print why a command failed."""
+    """Print why a command failed; the simulator's own traceback as it is."""
     sys.stdout.flush()
-    console(stderr=True).print(Text.assemble((ERROR_PREFIX, "bold red"), str(error).rstrip()))
+    screen, message = console(stderr=True), str(error).rstrip()
+    if error.traceback and message.endswith(error.traceback.rstrip()):
+        message = message.removesuffix(error.traceback.rstrip()).rstrip()
+    print_text(screen, message, mark=ERROR_PREFIX, style="bold red")
+    if error.traceback:
+        screen.print(f"\n{error.traceback.rstrip()}")
+
+
+def print_text(screen: Console, text: str, *, mark: str = "", style: str = "") -> None:
+    """Print sentences after a coloured mark; in a terminal, lines are broken between words."""
+    text = mark + text
+    if screen.is_terminal:
+        text = between_words(text, screen.width)
+    screen.print(Text.assemble((mark, style), text.removeprefix(mark)))
+
+
+def between_words(text: str, width: int) -> str:
+    """Break lines that are too long between two words, indented as they are.
+
+    A line with a word that does not fit, such as a path, stays whole.
+    """
+    lines = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        longest = max(map(len, line.split()), default=0)
+        if len(line) <= width or len(indent) + longest > width:
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 from muster.cli.options import AsJson, Run, RunsDir
 from muster.cli.screen import console, figure, print_json, sparkline
 from muster.experiment.quantities import counted, format_duration
+from muster.files.shown import short_name
 from muster.runs.finding import find_run
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.metrics import numbers
@@ -47,7 +48,7 @@ def _show(record: RunRecord) -> None:
     table.add_column(overflow="fold")
     table.add_row("run", printable(str(record.folder.path)))
     if experiment is not None:
-        text = f"{experiment.algorithm.name} on {experiment.env.id}, seed {experiment.seed}"
+        text = f"{experiment.algorithm.name} on {short_name(experiment.env.id)}, seed {experiment.seed}"
         table.add_row("experiment", printable(text))
     reason = f": {printable(status.reason)}" if status.reason else ""
     table.add_row("state", status.shown_state + reason)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from muster.cli.help import GroupedOptions
 from muster.cli.options import AsJson, RunsDir, Settings, whole_number
 from muster.cli.screen import console, print_json, show_notice
 from muster.cli.submitted import send, show_shipment, show_submitted
@@ -27,7 +27,7 @@ COMMAND = "muster.command"
 DOCTOR_WALL_TIME = "5m"
 
 
-class CommandAfterDashes(TyperCommand):
+class CommandAfterDashes(GroupedOptions):
     """A command line that keeps apart what comes after `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

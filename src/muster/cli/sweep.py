@@ -11,6 +11,7 @@ from muster.cli.options import AsJson, RunsDir, Settings, Target, Trust
 from muster.cli.screen import console, figure, print_json
 from muster.experiment.loading import Override, load_experiment, parse_set
 from muster.experiment.schema import describe
+from muster.files.shown import short_path
 
 if TYPE_CHECKING:
     from muster.sweeps import SweepResult
@@ -25,7 +26,7 @@ def sweep(
     ] = None,
     runs_dir: RunsDir = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the sweep of that name if there is one, else start it.")
+        bool, typer.Option("--resume", help="Continue the sweep of that name if there is one, else start it.")
     ] = False,
     trust: Trust = False,
     settings: Settings = None,
@@ -62,20 +63,25 @@ def sweep(
     if as_json:
         print_json(asdict(result))
     else:
-        _show(result)
+        _show(result, quiet=quiet)
     raise typer.Exit(result.exit_code)
 
 
-def _show(result: SweepResult) -> None:
+def _show(result: SweepResult, *, quiet: bool) -> None:
     screen = console()
     states = ", ".join(f"{count} {state}" for state, count in result.states.items())
     screen.print(f"{result.reason}: {states}")
     if result.best_trial is not None:
         values = ", ".join(f"{key} = {value}" for key, value in (result.best_values or {}).items())
         screen.print(f"best: {result.best_trial}, {result.metric} {figure(result.best_metric)}, {values}")
-    screen.print(f"results in {result.sweep}\n")
+    folder = short_path(result.sweep)
+    screen.print(f"results in {folder}")
+    if quiet:
+        return
     if result.exit_code:
-        screen.print("the same command with --resume continues, and tries again what failed")
-    elif result.best_trial is not None:
-        screen.print(f"  muster train {result.best_file}  # train the best once more")
-        screen.print(f"  muster evaluate {result.sweep}/{result.best_trial}  # how good is it?")
+        screen.print("\nthe same command with --resume continues, and tries again what failed")
+    elif result.best_trial is not None and result.best_file is not None:
+        commands = f"muster train {short_path(result.best_file)}", f"muster evaluate {folder}"
+        width = max(map(len, commands))
+        screen.print(f"\n  {commands[0]:<{width}}  # train the best once more")
+        screen.print(f"  {commands[1]:<{width}}  # how good is it?")

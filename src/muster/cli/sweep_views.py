@@ -10,8 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.screen import Pace, figure
+from muster.cli.screen import Pace, figure, print_text
 from muster.experiment.schema import Experiment
+from muster.files.shown import short_name, short_path
 from muster.sweeps.record import SweepRecord, Trial
 
 ROWS_BESIDES_TRIALS = 4
@@ -46,7 +47,7 @@ class SweepView:
         if self._quiet:
             return
         self._states = {trial.name: trial.state for trial in record.trials}
-        self._console.print(headline(record, experiment))
+        print_text(self._console, headline(record, experiment))
 
     def changed(self, record: SweepRecord, trial: str) -> None:
         """Print a line if the state changed, and now and then on a trial's progress."""
@@ -60,7 +61,7 @@ class SweepView:
     def noticed(self, message: str) -> None:
         """Print a notice."""
         if not self._quiet:
-            self._console.print(Text.assemble(("note: ", "yellow"), message))
+            print_text(self._console, message, mark="note: ", style="yellow")
 
     def failed(self, trial: str, details: str) -> None:
         """Print why a trial failed: the whole message once, the reason alone when it is known."""
@@ -113,8 +114,8 @@ def headline(record: SweepRecord, experiment: Experiment) -> str:
     resumed = f", resumed with {done} of {len(record.trials)} trials done" if record.trials else ""
     how = section.search + (f" search, {section.scheduler}" if section.scheduler != "none" else " search")
     return (
-        f"{experiment.algorithm.name} on {experiment.env.id}: {', '.join(section.parameters)}\n"
-        f"{how}, {section.mode} of {section.metric}\nsweep folder {record.folder.path}{resumed}"
+        f"{experiment.algorithm.name} on {short_name(experiment.env.id)}: {', '.join(section.parameters)}\n"
+        f"{how}, {section.mode} of {section.metric}\nsweep folder {short_path(record.folder.path)}{resumed}"
     )
 
 
@@ -152,6 +153,9 @@ def trial_table(record: SweepRecord, height: int) -> Table:
             Text(figure(trial.metric), style="bold green" if trial is best else ""),
             "← best" if trial is best else trial.reason,
         )
+    # Where the terminal is too narrow, the last column alone is cut.
+    for column in table.columns[:-1]:
+        column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
     if len(record.trials) > len(trials):
         counts = ", ".join(f"{count} {state}" for state, count in record.counts().items())
         table.add_row(f"… {len(record.trials)} in all: {counts}")

@@ -12,9 +12,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.screen import Pace, figure, sparkline
+from muster.cli.screen import Pace, figure, print_text, sparkline
 from muster.experiment.quantities import counted, format_duration
 from muster.experiment.schema import AlgorithmSection
+from muster.files.shown import short_name, short_path
 from muster.runs.status import Status
 from muster.stepping.evaluation import Evaluation
 from muster.training.listener import RunStart
@@ -32,7 +33,8 @@ class View:
         self._console = console
         self._verbose = verbose
         self._quiet = quiet
-        self._start: RunStart | None = None
+        self.start: RunStart | None = None
+        """How the last run started; None before it has."""
         self._pace = Pace()
         self._told: set[str] = set()
 
@@ -49,9 +51,9 @@ class View:
 
     def started(self, start: RunStart) -> None:
         """Say what is trained, where, and with what."""
-        self._start = start
+        self.start = start
         if not self._quiet:
-            self._console.print(headline(start))
+            print_text(self._console, headline(start))
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
         """Print a line now and then; each if verbose."""
@@ -71,12 +73,17 @@ class View:
     def noticed(self, message: str) -> None:
         """Print a notice."""
         if not self._quiet:
-            self._console.print(Text.assemble(("note: ", "yellow"), message))
+            print_text(self._console, message, mark="note: ", style="yellow")
 
     def failed(self, error: str, traceback: str) -> None:
-        """Print a failure of the simulator: the first of its kind with its traceback."""
+        """Print a failure of the simulator: the first of its kind with its traceback.
+
+        One that ends the run is the command's error; the others are on record in the run's folder.
+        """
+        if self._quiet:
+            return
         kind = error.partition(" (in ")[0]
-        self._console.print(Text.assemble(("simulator failed: ", "bold red"), error))
+        print_text(self._console, error, mark="simulator failed: ", style="bold red")
         if kind not in self._told:
             self._told.add(kind)
             if traceback:
@@ -88,6 +95,7 @@ class LiveView(View):
 
     def __init__(self, console: Console, *, verbose: bool) -> None:
         super().__init__(console, verbose=verbose, quiet=False)
+        self._is_over = False
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render)
         self._row: dict[str, Any] = {}
         self._progress = Progress()
@@ -109,6 +117,7 @@ class LiveView(View):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._is_over = True
         self._live.stop()
 
     def started(self, start: RunStart) -> None:
@@ -119,7 +128,7 @@ class LiveView(View):
 
     def iterated(self, row: dict[str, Any], progress: Progress) -> None:
         if not self._row:
-            first = self._start.batch_size if self._start else 0
+            first = self.start.batch_size if self.start else 0
             self._began = (row["time/total"] - row["time/sample"] - row["time/learn"], progress.steps - first)
         self._row, self._progress = row, progress
         if self._time_left is not None:
@@ -139,9 +148,9 @@ class LiveView(View):
     def _render(self) -> RenderableType:
         if self._statuses:
             return Group(*map(short_status, self._statuses))
-        if self._start is None or not self._row:
-            return Text("starting ...", style="dim")
-        stop = self._start.experiment.stop
+        if self.start is None or not self._row:
+            return Text("" if self._is_over else "starting ...", style="dim")
+        stop = self.start.experiment.stop
         fraction, text = nearest_stop(stop, self._progress)
         if self._time_left is not None and (left := self._time_left.seconds()) is not None:
             text += f", {format_duration(left)} left"
@@ -191,12 +200,12 @@ def headline(start: RunStart) -> str:
     experiment, algorithm = start.experiment, start.experiment.algorithm
     where = counted(start.num_workers, "worker") if start.num_workers else "in this process"
     engine = " (RLlib)" if algorithm.engine == "rllib" else ""
-    text = f"{algorithm.name}{engine} on {experiment.env.id}, seed {experiment.seed}, {where}, "
+    text = f"{algorithm.name}{engine} on {short_name(experiment.env.id)}, seed {experiment.seed}, {where}, "
     text += f"{counted(start.num_simulators, 'simulator')}, {start.batch_size:,} steps an iteration"
     if isinstance(algorithm, AlgorithmSection) and start.batch_size != algorithm.train_batch_size:
         text += f" (train_batch_size {algorithm.train_batch_size:,} in whole fragments)"
     resumed = f", resumed at iteration {start.from_iteration}" if start.from_iteration else ""
-    return f"{text}\nrun folder {start.run}{resumed}"
+    return f"{text}\nrun folder {short_path(start.run)}{resumed}"
 
 
 def short_status(status: Status) -> str:

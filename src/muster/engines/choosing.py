@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from muster.engines.engine import Plan, Request
 from muster.errors import InputError, Problem
 from muster.experiment import LoadedExperiment
+from muster.extras import how_to_install
 
 
 def make_plan(request: Request) -> Plan:
@@ -45,6 +46,6 @@ def _rllib_needed(loaded: LoadedExperiment) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{loaded.experiment.algorithm.name} with engine rllib needs an extra ({error})\n"
-            "    pip install 'muster-rl[rllib]'"
+            f"{loaded.experiment.algorithm.name} with engine rllib needs an extra ({error})"
+            + how_to_install("rllib")
         ) from None

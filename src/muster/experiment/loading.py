@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,14 @@ from pydantic import ValidationError
 
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment.problems import Lines, sweep_problems, validation_problems
-from muster.experiment.schema import Experiment
-from muster.experiment.source import DEEPEST, DEFAULT, read_toml, require_plain
-from muster.simulators.lookup import find_simulator
+from muster.experiment.schema import Experiment, section_model
+from muster.experiment.source import DEEPEST, DEFAULT, SUFFIX, no_such_file, read_toml, require_plain
+from muster.simulators.lookup import find_simulator, is_registered
 
 CLUSTERS = "clusters"
 """A table that an experiment's file may end with: where it can run is no part of what it is."""
+
+_FILE_ENDING = re.compile(r"\.[A-Za-z]{1,5}$")
 
 
 @dataclass(frozen=True)
@@ -90,15 +93,30 @@ def load_experiment(target: str | Path, overrides: Sequence[Override] = ()) -> L
         ExperimentError: with every problem that was found, each with its place.
     """
     path = Path(target)
-    if path.suffix == ".toml":
+    if path.suffix == SUFFIX:
         text, table = read_toml(path)
         table.pop(CLUSTERS, None)
         given = {key: f"file {path}" for key, _ in _leaves(table)}
         return _load(table, given, overrides, Lines(path, text), path.resolve().parent)
     if path.suffix == ".py":
         raise InputError(f"{target}: which class or function of it? For example: {target}:MySimulator")
+    _require_no_file(path)
     table = {"env": {"id": str(target)}}
     return _load(table, {"env.id": "argument"}, overrides, Lines(path, ""), Path.cwd())
+
+
+def _require_no_file(path: Path) -> None:
+    """Refuse what is meant to be a file rather than a simulator's name.
+
+    Raises:
+        InputError: naming the file that is probably meant.
+    """
+    if ":" in path.name or is_registered(str(path)):
+        return
+    if path.is_file():
+        raise InputError(f"{path}: the name of an experiment file ends with {SUFFIX}\n    rename it")
+    if _FILE_ENDING.search(path.name) or path.with_name(path.name + SUFFIX).is_file():
+        raise no_such_file(path)
 
 
 def load_saved(path: Path) -> LoadedExperiment:
@@ -110,6 +128,20 @@ def load_saved(path: Path) -> LoadedExperiment:
     text, table = read_toml(path)
     given = {key: f"file {path}" for key, _ in _leaves(table)}
     return _load(table, given, (), Lines(path, text), None)
+
+
+def load_run(path: Path, name: str, overrides: Sequence[Override] = ()) -> LoadedExperiment:
+    """Load the resolved experiment of a run to resume: what is asked for are the overrides alone.
+
+    Raises:
+        InputError: if it is not a valid experiment, or the overrides do not fit.
+    """
+    saved = load_saved(path)
+    unchanged = dict.fromkeys(saved.sources, DEFAULT)
+    loaded = replace(saved, sources=unchanged, places={}, subject=f"--resume {name}")
+    for override in (*overrides, Override("name", name, "argument")):
+        loaded = loaded.replace(override.key, override.value, override.source)
+    return loaded
 
 
 def load_object(experiment: Experiment, overrides: Sequence[Override] = ()) -> LoadedExperiment:
@@ -142,7 +174,9 @@ def _load(
     if problems := sweep_problems(table, given, lines):
         raise ExperimentError(str(lines.path), problems)
     experiment = _with_search_paths(experiment, folder)
-    sources = {key: given.get(key, DEFAULT) for key, _ in _leaves(experiment.as_table())}
+    # A section without a key, such as `[stop]` alone, gives nothing.
+    keys = [key for key, _ in _leaves(experiment.as_table())]
+    sources = {key: DEFAULT if section_model(key) else given.get(key, DEFAULT) for key in keys}
     places = {key: lines.place(key, given) for key in given}
     return LoadedExperiment(experiment, sources, places, str(lines.path))
 

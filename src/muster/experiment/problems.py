@@ -163,5 +163,20 @@ def _unknown_key(key: str, table: dict[str, Any]) -> tuple[str, str]:
     names = [f.alias or n for n, f in model.model_fields.items()] if model else []
     near = difflib.get_close_matches(name, names, n=1)
     where = f"[{section}]" if section else "an experiment"
-    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names)}"
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    elif elsewhere := _keys_elsewhere(name, _algorithm_name(table)):
+        hint = f"did you mean {' or '.join(elsewhere)}?"
+    else:
+        hint = f"known here: {', '.join(names)}"
     return f"{where} has no key {name!r}", hint
+
+
+def _keys_elsewhere(name: str, algorithm: str) -> list[str]:
+    """Return the dotted keys of all sections that end with a name."""
+    found = []
+    for section in Experiment.model_fields:
+        model = section_model(section, algorithm)
+        keys = [f.alias or n for n, f in model.model_fields.items()] if model else []
+        found += [f"{section}.{key}" for key in keys if key == name]
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,11 @@ from muster.files.regular import read_bytes
 LARGEST_BYTES = 10 * 1024**2
 DEEPEST = 32
 """Levels of tables and arrays; more is no experiment."""
+
+SUFFIX = ".toml"
+"""With which the name of an experiment file ends."""
+MOST_NAMED = 5
+"""Files that an error names; of more, none."""
 
 DEFAULT = "default"
 """The source of a value that nobody gave."""
@@ -29,7 +35,7 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         text = _decoded(read_bytes(path, LARGEST_BYTES), path)
         table = tomllib.loads(text)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file\n    `muster init` writes one to start from") from None
+        raise no_such_file(path) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except RecursionError:
@@ -38,6 +44,21 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise InputError(f"{path}: not valid TOML: {error}") from None
     require_plain(table, str(path))
     return text, table
+
+
+def no_such_file(path: Path) -> InputError:
+    """Return the error of an experiment file that is not there; it names those that may be meant."""
+    try:
+        stems = sorted(other.stem for other in path.parent.iterdir() if other.suffix == SUFFIX)
+    except (OSError, ValueError):
+        stems = []
+    if near := difflib.get_close_matches(path.stem, stems, n=1):
+        hint = f"did you mean {path.with_name(near[0] + SUFFIX)}?"
+    elif 0 < len(stems) <= MOST_NAMED:
+        hint = f"there is: {', '.join(str(path.with_name(stem + SUFFIX)) for stem in stems)}"
+    else:
+        hint = "`muster init` writes one to start from"
+    return InputError(f"{path}: no such file\n    {hint}")
 
 
 def require_plain(table: Mapping[str, Any], subject: str, place: Callable[[str], str] = str) -> None:

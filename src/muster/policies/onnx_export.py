@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.errors import InputError
+from muster.extras import how_to_install
 from muster.policies.interface import Interface
 from muster.policies.policy import Policy
 from muster.simulators.describing import MASK, Description, Keys, leaves
@@ -46,7 +47,7 @@ def require(file_format: Format) -> None:
             import_module(module)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"--format {file_format} needs an extra ({error})\n    pip install 'muster-rl[{_EXTRAS[file_format]}]'"
+            f"--format {file_format} needs an extra ({error}){how_to_install(_EXTRAS[file_format])}"
         ) from None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.errors import CheckpointError, InputError
+from muster.extras import how_to_install
 from muster.files.ownership import require_own
 from muster.files.regular import is_regular, read_bytes
 
@@ -94,7 +95,7 @@ def _home(folder: Path, kind: str) -> Any:
         return import_module(_HOMES[kind])
     except ImportError as error:
         raise InputError(
-            f"{folder}: a policy of kind {kind!r} needs an extra ({error})\n    pip install 'muster-rl[{kind}]'"
+            f"{folder}: a policy of kind {kind!r} needs an extra ({error}){how_to_install(kind)}"
         ) from None
 
 

@@ -12,6 +12,8 @@ from muster.files.regular import is_folder, is_there
 
 DEFAULT_RUNS_DIR = "runs"
 LONGEST_STEM = 80
+SHORTEST_WORD = 4
+"""A module's first word that is shorter, such as `my`, says nothing of its simulator."""
 CODE = "code"
 """In a submitted run's folder: the copy of the project's files."""
 ELSEWHERE = "elsewhere.json"
@@ -120,5 +122,20 @@ def saved_checkpoints(folder: Path) -> list[Path]:
 
 def default_name(env_id: str, algorithm: str) -> str:
     """Make a run's name of simulator and algorithm."""
-    stem = re.sub(r"\.py:", "-", env_id.rsplit("/", 1)[-1])
+    stem = _stem(env_id)
     return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{stem[-LONGEST_STEM:]}-{algorithm}").strip("-.").lower()
+
+
+def _stem(env_id: str) -> str:
+    """Return the simulator's own name, after its module's where that says something else."""
+    source, _, attribute = env_id.rpartition(":")
+    name = attribute.rpartition("/")[2]
+    module = source.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
+    first_word = re.split(r"[_-]", module)[0].lower()
+    plain_name = _plain(name)
+    is_said = _plain(module) in plain_name or (len(first_word) >= SHORTEST_WORD and first_word in plain_name)
+    return name if is_said else f"{module}-{name}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

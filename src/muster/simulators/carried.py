@@ -29,7 +29,9 @@ def name_of(simulator: Any, folder: Path) -> tuple[str, str | None]:
     if not (inspect.isclass(simulator) or inspect.isfunction(simulator)):
         kind = type(simulator).__name__
         hint = f"pass the class itself ({kind}, without brackets), or a function that makes one"
-        raise InputError(f"a simulator is built many times: expected a class or a function, not a {kind}\n    {hint}")
+        raise InputError(
+            f"a simulator is built many times: expected a class or a function, not a {kind}\n    {hint}"
+        )
     module = sys.modules.get(simulator.__module__)
     file = getattr(module, "__file__", None)
     is_found = getattr(module, simulator.__qualname__, None) is simulator

@@ -127,6 +127,17 @@ def require_registered(identifier: str) -> None:
         raise ExperimentError(identifier, [_no_such_id(module, name)]) from None
 
 
+def is_registered(identifier: str) -> bool:
+    """Return whether Gymnasium knows an id by now, without importing anything for it."""
+    import gymnasium
+
+    try:
+        gymnasium.spec(identifier)
+    except (gymnasium.error.Error, ImportError):
+        return False
+    return True
+
+
 def is_gymnasium_id(identifier: str) -> bool:
     """Return whether a name is an id of Gymnasium's, rather than a class or function."""
     return ":" not in identifier or _GYMNASIUM_ID.fullmatch(identifier) is not None

@@ -13,6 +13,8 @@ _KNOWN = {
     r"mobile-.+": "mobile_env",
 }
 """Packages that put the names of their simulators together when they are imported."""
+_VERSIONED = re.compile(r"-v\d+$")
+"""Any other word may stand in any source for anything."""
 _LARGEST_FILE = 1_000_000
 _MOST_FILES = 300
 _INTERFACES = re.compile(r"(?i)(gym|gymnasium)\b")
@@ -25,6 +27,8 @@ def registering_module(identifier: str) -> str | None:
     for pattern, module in _KNOWN.items():
         if re.fullmatch(pattern, identifier) and any(module in _modules(package) for package in candidates):
             return module
+    if not _VERSIONED.search(identifier):
+        return None
     wanted = re.compile("|".join(rf"[\"']{re.escape(name)}[\"']" for name in _names(identifier)))
     for package in candidates:
         for path in _sources(package):

@@ -86,13 +86,15 @@ def _build_registered(
 ) -> gymnasium.Env[Any, Any]:
     import gymnasium
 
+    from muster.stepping.old_gym import with_new_returns
+
     require_registered(simulator.id)
     options: dict[str, Any] = {}
     if simulator.max_episode_steps:
         options["max_episode_steps"] = simulator.max_episode_steps
     if render_mode:
         options["render_mode"] = render_mode
-    return gymnasium.make(simulator.id, disable_env_checker=True, **options, **config)
+    return with_new_returns(gymnasium.make(simulator.id, disable_env_checker=True, **options, **config))
 
 
 def _build_imported(
@@ -100,7 +102,7 @@ def _build_imported(
 ) -> gymnasium.Env[Any, Any]:
     import gymnasium
 
-    from muster.stepping.old_gym import OldGymAdapter, is_old
+    from muster.stepping.old_gym import OldGymAdapter, is_old, with_new_returns
 
     maker = import_attribute(simulator.id, "env.id")
     parameters = inspect.signature(maker).parameters
@@ -114,6 +116,8 @@ def _build_imported(
     env: gymnasium.Env[Any, Any] = maker(**arguments)
     if not isinstance(env, gymnasium.vector.VectorEnv) and not _has_several_agents(env) and is_old(env):
         env = OldGymAdapter(env)
+    elif isinstance(env, gymnasium.Env):
+        env = with_new_returns(env)
     if simulator.max_episode_steps and isinstance(env, gymnasium.Env):
         env = gymnasium.wrappers.TimeLimit(env, simulator.max_episode_steps)
     return env

@@ -31,7 +31,7 @@ from muster.stepping.building import build
 from muster.stepping.calls import Call
 from muster.stepping.findings import Finding, of_failure
 from muster.stepping.live import FailedCallError, Identity, LiveSimulator
-from muster.stepping.old_gym import OldGymAdapter
+from muster.stepping.old_gym import is_adapted
 from muster.stepping.pickle_check import agree, pickle_problem
 from muster.stepping.random_play import findings_of, play_randomly
 from muster.stepping.resident import MEBIBYTE, resident_bytes
@@ -268,10 +268,6 @@ class _AsTrainedOn(gymnasium.Wrapper[Any, Any, Any, Any]):
 def _interface(live: LiveSimulator) -> list[Finding]:
     """Run Gymnasium's own checks of one reset and one step; training may take what they warn of."""
     findings = []
-    if isinstance(live.env.unwrapped, OldGymAdapter):
-        message = "that of the old Gym, adapted; only info['TimeLimit.truncated'] says that a time limit ended it"
-        hint = "gymnasium.Env has reset(seed=..., options=...), and a step that returns five values"
-        findings.append(Finding(Verdict.WARNING, "interface", message, hint))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -282,6 +278,10 @@ def _interface(live: LiveSimulator) -> list[Finding]:
                 passive_env_checker.env_step_passive_checker(env, action)
         except FailedCallError as error:
             findings.append(Finding(Verdict.WARNING, "interface", error.failure.error, "by Gymnasium's checker"))
+    if is_adapted(live.env):
+        message = "that of the old Gym, adapted; only info['TimeLimit.truncated'] says that a time limit ended it"
+        hint = "gymnasium.Env has reset(seed=..., options=...), and a step that returns five values"
+        findings.append(Finding(Verdict.WARNING, "interface", message, hint))
     seen = {str(warning.message).removeprefix("\x1b[33mWARN: ").removesuffix("\x1b[0m") for warning in caught}
     findings += [Finding(Verdict.WARNING, "interface", message) for message in sorted(seen)]
     return findings or [Finding(Verdict.OK, "interface", "Gymnasium's checker finds nothing")]

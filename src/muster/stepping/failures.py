@@ -9,8 +9,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
+
+import gymnasium
 
 from muster.errors import SimulatorError
 from muster.stepping.calls import Call
@@ -22,6 +25,7 @@ LONGEST_TRACEBACK = 60_000
 _REPORTED = "_reported_by_muster"
 """Marks an exception that was described: the next one, raised while it was handled, is another failure."""
 _PACKAGE = str(Path(__file__).parents[1])
+_GYMNASIUM = str(Path(gymnasium.__file__).parent)
 _RETURNS = {
     Call.RESET: ("observation", "info"),
     Call.STEP: ("observation", "reward", "terminated", "truncated", "info"),
@@ -148,7 +152,9 @@ def too_many_in_a_row(failure: SimulatorFailure, count: int) -> SimulatorError:
 
 def simulator_error(message: str, failure: SimulatorFailure) -> SimulatorError:
     """Return an error that shows a message and then the simulator's own traceback, if there is one."""
-    return SimulatorError(f"{message}\n\n{failure.traceback}".rstrip())
+    error = SimulatorError(f"{message}\n\n{failure.traceback}".rstrip())
+    error.traceback = failure.traceback
+    return error
 
 
 def describe(error: BaseException) -> str:
@@ -161,7 +167,10 @@ def describe(error: BaseException) -> str:
 
 
 def own_traceback(error: BaseException) -> str:
-    """Return the simulator's own part of a traceback, without the frames of muster's; empty if nothing is left."""
+    """Return the simulator's own part of a traceback, without the frames of muster's; empty if nothing is left.
+
+    It begins where Gymnasium's wrappers call the simulator, unless the failure is Gymnasium's own.
+    """
     if getattr(error.__context__, _REPORTED, False):
         error.__context__ = None
     with suppress(AttributeError):
@@ -170,7 +179,8 @@ def own_traceback(error: BaseException) -> str:
     frames = [frame for frame in described.stack if not frame.filename.startswith(_PACKAGE)]
     if not frames:
         return ""
-    described.stack = traceback.StackSummary.from_list(frames)
+    own = list(dropwhile(lambda frame: frame.filename.startswith(_GYMNASIUM), frames))
+    described.stack = traceback.StackSummary.from_list(own or frames)
     return printable("".join(described.format()), LONGEST_TRACEBACK)
 
 

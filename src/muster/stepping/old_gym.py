@@ -7,6 +7,9 @@ without loss but one thing: whether an episode was cut by a time limit, which th
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from typing import Any
 
 import gymnasium
@@ -16,6 +19,7 @@ from gymnasium import spaces
 from muster.stepping.building import takes
 
 _OLD, _NEW = 4, 5
+_OF_RESET = 2
 
 
 def is_old(env: Any) -> bool:
@@ -49,10 +53,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
             arguments["seed"] = seed
         elif seed is not None and callable(getattr(self.env, "seed", None)):
             self.env.seed(seed)
-        result = self.env.reset(**arguments)
-        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
-            return result
-        return result, {}
+        return _with_info(self.env.reset(**arguments))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Tell a time limit from an end by what `info` says of it."""
@@ -62,11 +63,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
                 f"step returned {_counted(result)}, expected five: "
                 "observation, reward, terminated, truncated, info"
             )
-        if len(result) == _NEW:
-            return result
-        observation, reward, done, info = result
-        truncated = bool(done and info.get("TimeLimit.truncated", False))
-        return observation, reward, bool(done) and not truncated, truncated, info
+        return result if len(result) == _NEW else _as_five(result)
 
     def render(self) -> Any:
         """Draw as the simulator does."""
@@ -78,6 +75,89 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         """Close the simulator, if it can be."""
         if callable(getattr(self.env, "close", None)):
             self.env.close()
+
+
+class OldReturnsWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A `gymnasium.Env` that may return what the old Gym's did; `is_old` says whether it has."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.is_old = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; an observation alone gets an empty `info`."""
+        arguments = {"options": options} if options is not None else {}
+        result = self.env.reset(seed=seed, **arguments)
+        with_info = _with_info(result)
+        self.is_old |= with_info is not result
+        return with_info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take an action; four values become five, any other number is left to whoever judges it."""
+        result: Any = self.env.step(action)
+        if not isinstance(result, tuple) or len(result) != _OLD:
+            return result  # type: ignore[no-any-return]
+        self.is_old = True
+        return _as_five(result)
+
+
+def with_new_returns(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Return a simulator that returns what Gymnasium's must, beneath all wrappers that it came with.
+
+    One whose source shows that it does stays as it is, and costs nothing.
+    """
+    if not isinstance(env, gymnasium.Wrapper):
+        return OldReturnsWrapper(env) if _may_return_old(env) else env
+    innermost = env
+    while isinstance(innermost.env, gymnasium.Wrapper):
+        innermost = innermost.env
+    if _may_return_old(innermost.env):
+        innermost.env = OldReturnsWrapper(innermost.env)
+    return env
+
+
+def _may_return_old(env: gymnasium.Env[Any, Any]) -> bool:
+    return _returned(env, "step") != {_NEW} or _returned(env, "reset") != {_OF_RESET}
+
+
+def is_adapted(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether a simulator that has been stepped was seen to have the old interface."""
+    layer: Any = env
+    while layer is not None:
+        if isinstance(layer, OldGymAdapter) or (isinstance(layer, OldReturnsWrapper) and layer.is_old):
+            return True
+        layer = getattr(layer, "env", None)
+    return False
+
+
+def _returned(env: gymnasium.Env[Any, Any], method: str) -> set[int | None]:
+    """Return the numbers of values that a method returns by its source; None for what cannot be told."""
+    try:
+        source = textwrap.dedent(inspect.getsource(getattr(type(env), method)))
+        [definition] = ast.parse(source).body
+    except (OSError, TypeError, ValueError, SyntaxError):
+        return {None}
+    values = [node.value for node in ast.walk(definition) if isinstance(node, ast.Return)]
+    return {
+        len(value.elts)
+        if isinstance(value, ast.Tuple) and not any(isinstance(part, ast.Starred) for part in value.elts)
+        else None
+        for value in values
+    }
+
+
+def _with_info(result: Any) -> Any:
+    """Return what `reset` gave as observation and info."""
+    if isinstance(result, tuple) and len(result) == _OF_RESET and isinstance(result[1], dict):
+        return result
+    return result, {}
+
+
+def _as_five(result: tuple[Any, ...]) -> tuple[Any, Any, bool, bool, Any]:
+    """Tell a time limit from an end by what `info` says of it."""
+    observation, reward, done, info = result
+    truncated = bool(done and info.get("TimeLimit.truncated", False))
+    return observation, reward, bool(done) and not truncated, truncated, info
 
 
 def converted(space: Any) -> gymnasium.Space[Any]:

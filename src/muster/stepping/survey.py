@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.errors import SimulatorError
-from muster.simulators.masks import random_action
+from muster.simulators.masks import mask_in, random_action
 from muster.simulators.plain_spaces import plain_space
 from muster.simulators.seeding import ProcessRandomness, Stream
 from muster.simulators.simulator import Simulator
@@ -21,6 +21,9 @@ from muster.stepping.live import FailedCallError, LiveSimulator
 from muster.stepping.pickle_check import pickle_problem
 from muster.stepping.rules import Rules
 
+FILMED = "rgb_array"
+"""The render mode that films are made in."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -29,13 +32,15 @@ class Wanted:
     seed: int
     seconds_of_steps: float = 0.0
     pickling: bool = False
+    mask: bool = False
 
 
 @dataclass(frozen=True)
 class Survey:
     """The spaces of a simulator, and what else was wanted.
 
-    `step_seconds` is None if it was not wanted, or the simulator failed when it was tried.
+    `step_seconds` is None if it was not wanted, or the simulator failed when it was tried. `gives_mask` says
+    whether its first reset came with an action mask in `info`, if that was wanted.
     """
 
     observation_space: Any
@@ -45,6 +50,8 @@ class Survey:
     pickle_problem: str | None = None
     reward_threshold: float | None = None
     is_batched: bool = False
+    can_be_filmed: bool = False
+    gives_mask: bool = False
 
 
 def survey_here(simulator: Simulator, rules: Rules, wanted: Wanted) -> Survey:
@@ -102,9 +109,11 @@ def survey(simulator: Simulator, rules: Rules, wanted: Wanted, *, journals: Path
         seconds = time.perf_counter() - began
         speed = step_seconds(live, wanted.seconds_of_steps) if wanted.seconds_of_steps else None
         problem = pickle_problem(live) if wanted.pickling else None
+        gives_mask = wanted.mask and _gives_mask(live)
     observations, actions = (plain_space(space) for space in (live.env.observation_space, live.env.action_space))
     threshold, is_batched = simulator.reward_threshold(), simulator.is_batched()
-    return Survey(observations, actions, seconds, speed, problem, threshold, is_batched)
+    can_be_filmed = FILMED in (live.env.metadata.get("render_modes") or ())
+    return Survey(observations, actions, seconds, speed, problem, threshold, is_batched, can_be_filmed, gives_mask)
 
 
 _surveyed: list[LiveSimulator] = []
@@ -115,6 +124,15 @@ def close_surveyed(*, journals: Path | None = None) -> None:
     while _surveyed:
         with suppress(FailedCallError):
             _surveyed.pop().close()
+
+
+def _gives_mask(live: LiveSimulator) -> bool:
+    live.begin(0, 0)
+    try:
+        _, info = live.reset()
+    except FailedCallError:
+        return False
+    return mask_in(info) is not None
 
 
 def step_seconds(live: LiveSimulator, at_most: float) -> float | None:

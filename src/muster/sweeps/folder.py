@@ -12,6 +12,7 @@ from muster.files.regular import read_bytes
 from muster.runs.files import explained, write_json
 from muster.runs.finding import claim_folder, newest_name
 from muster.runs.folder import RunFolder, default_name, runs_dir
+from muster.runs.groups import SWEEP_FILE, SWEEP_RECORD
 from muster.training.interruption import Interruption
 
 
@@ -24,12 +25,12 @@ class SweepFolder:
     @property
     def experiment(self) -> Path:
         """What was given of the experiment, with its `[sweep]`; not `experiment.toml`: a sweep is not a run."""
-        return self.path / "sweep.toml"
+        return self.path / SWEEP_FILE
 
     @property
     def record(self) -> Path:
         """All trials with their values and states."""
-        return self.path / "sweep.json"
+        return self.path / SWEEP_RECORD
 
     @property
     def table(self) -> Path:

@@ -18,6 +18,7 @@ from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment, load_experiment
 from muster.experiment.schema import Experiment
 from muster.experiment.sweep import SweepSection
+from muster.extras import how_to_install
 from muster.files.ownership import require_own
 from muster.runs.files import explained, write_text
 from muster.runs.lock import RunLock
@@ -91,7 +92,7 @@ def sweep(loaded: LoadedExperiment, options: SweepOptions, listener: SweepListen
 def _require_packages(search: str) -> None:
     needed = [*TUNE_PACKAGES, *(["optuna"] if search == "optuna" else [])]
     if missing := [name for name in needed if find_spec(name) is None]:
-        raise InputError(f"a sweep needs {', '.join(missing)}\n    pip install 'muster-rl[sweep]'")
+        raise InputError(f"a sweep needs {', '.join(missing)}{how_to_install('sweep')}")
 
 
 def _require_known_keys(loaded: LoadedExperiment, section: SweepSection) -> None:

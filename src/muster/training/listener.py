@@ -21,6 +21,7 @@ class RunStart:
     num_simulators: int
     batch_size: int
     from_iteration: int
+    can_be_filmed: bool = False
 
 
 class Listener(Protocol):

@@ -35,6 +35,7 @@ class Preparation:
     loaded: LoadedExperiment
     simulator: Simulator
     plan: Plan
+    can_be_filmed: bool
 
 
 def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, resumes: bool) -> Preparation:
@@ -57,7 +58,7 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
     require_memory(loaded, survey)
     plan = make_plan(Request(loaded, simulator, survey, num_workers, resumes, listener.noticed))
     simulator = replace(plan.loaded.experiment.simulator(folder.simulators), spare_index=plan.num_simulators)
-    return Preparation(plan.loaded, simulator, plan)
+    return Preparation(plan.loaded, simulator, plan, survey.can_be_filmed)
 
 
 def _survey(experiment: Experiment, simulator: Simulator) -> Survey:
@@ -70,6 +71,7 @@ def _survey(experiment: Experiment, simulator: Simulator) -> Survey:
         experiment.seed,
         SECONDS_TO_MEASURE if _speed_decides(experiment.resources) else 0.0,
         pickling=experiment.checkpoint.simulators and experiment.algorithm.engine == "builtin",
+        mask=experiment.algorithm.engine == "rllib",
     )
     if experiment.resources.workers == 0:
         return survey_here(simulator, rules, wanted)

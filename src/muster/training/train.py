@@ -330,6 +330,7 @@ class _Run:
             plan.num_simulators,
             engine.batch_size,
             self._progress.iteration,
+            preparation.can_be_filmed,
         )
         self._events.add("started", workers=plan.num_workers, iteration=self._progress.iteration)
         self._listener.started(start)

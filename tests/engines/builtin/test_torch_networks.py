@@ -111,5 +111,5 @@ def test_without_torch_the_command_that_installs_it_is_told(
 ) -> None:
     monkeypatch.delitem(sys.modules, "muster.policies.torch_model", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"pip install 'muster-rl\[torch\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
         train("CartPole-v1", overrides=SHORT, options=TrainOptions(runs_dir=tmp_path))

@@ -111,9 +111,9 @@ def test_without_the_extra_the_one_command_is_named(tmp_path: Path, monkeypatch:
     import sys
 
     monkeypatch.setitem(sys.modules, "muster.engines.rllib.plan", None)
-    with pytest.raises(InputError, match=r"pip install 'muster-rl\[rllib\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[rllib\]'"):
         small("CartPole-v1", tmp_path)
     monkeypatch.setitem(sys.modules, "muster.engines.rllib.policy", None)
     (tmp_path / "policy.json").write_text('{"kind": "rllib"}')
-    with pytest.raises(InputError, match=r"pip install 'muster-rl\[rllib\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[rllib\]'"):
         load_policy(tmp_path)

@@ -28,6 +28,7 @@ from muster.clusters.launching.usage import record_usage
 from muster.clusters.waiting import wait_for
 from muster.environment_variables import LAUNCH_CPUS_VARIABLE, LAUNCH_ID_VARIABLE
 from muster.errors import ClusterError, InputError
+from muster.extras import how_to_install
 
 BOARD_SERVICE = 9
 _DASHBOARD_IMPORTS = "dashboard/optional_deps.py"
@@ -66,8 +67,7 @@ def require_dashboard() -> None:
         runpy.run_path(str(Path(ray.origin).parent / _DASHBOARD_IMPORTS))
     except ImportError as error:
         raise InputError(
-            f"--dashboard: the packages of Ray's dashboard are not installed: {error}\n"
-            "    pip install 'muster-rl[ray]'"
+            f"--dashboard: the packages of Ray's dashboard are not installed: {error}{how_to_install('ray')}"
         ) from None
 
 

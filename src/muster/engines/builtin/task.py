@@ -12,6 +12,7 @@ from muster.engines.engine import image_dimensions
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import AlgorithmSection
+from muster.extras import how_to_install
 from muster.policies.distributions import Gaussian, distribution_for
 from muster.simulators.describing import (
     Description,
@@ -110,7 +111,7 @@ def _torch_model(loaded: LoadedExperiment, observations: Description, actions: D
     except ModuleNotFoundError as error:
         way_out = "" if experiment.model.class_ else "\n    or set model.images = false"
         needs = f"{experiment.env.id}: its network needs an extra ({error})"
-        raise InputError(f"{needs}\n    pip install 'muster-rl[torch]'{way_out}") from None
+        raise InputError(f"{needs}{how_to_install('torch')}{way_out}") from None
     if experiment.model.class_ is not None and _is_rllib_s(experiment.model.class_, experiment.env.paths):
         what, remedy = "is a network for RLlib", "train it there: --engine rllib"
         raise ExperimentError(experiment.env.id, [Problem(loaded.place("model.class"), what, remedy)])

@@ -15,11 +15,12 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from muster.engines.rllib.algorithms import ALGORITHMS, Algorithm
+from muster.engines.rllib.masked_modules import MODULES, OWN, with_columns
 from muster.engines.rllib.report_actor import report_sample
 from muster.engines.rllib.spaces import ObservationCoder, action_space
 from muster.experiment.schema import Experiment, PPOSection, RLlibSection
 from muster.ray_private import DEPRECATION_LOGGER
-from muster.simulators.describing import Description
+from muster.simulators.describing import Description, mask_sizes
 from muster.simulators.lookup import import_attribute
 
 NEVER = 10 * 365 * 86_400.0
@@ -31,11 +32,12 @@ _SMALL_FILTERS = [[16, 3, 1], [32, 3, 2]]
 
 @dataclass(frozen=True)
 class Subject:
-    """What a model is made for: an experiment, and its simulator's spaces."""
+    """What a model is made for: an experiment, its simulator's spaces, and whether that gives action masks."""
 
     experiment: Experiment
     observations: Description
     actions: Description
+    is_masked: bool = False
 
     @property
     def algorithm(self) -> Algorithm:
@@ -45,7 +47,10 @@ class Subject:
     @property
     def spaces(self) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
         """Observations and actions as RLlib sees them."""
-        return ObservationCoder(self.observations).space, action_space(self.actions)
+        observations = ObservationCoder(self.observations).space
+        if self.is_masked:
+            observations = with_columns(observations, sum(mask_sizes(self.actions)))
+        return observations, action_space(self.actions)
 
 
 def hyperparameters(experiment: Experiment) -> dict[str, Any]:
@@ -152,6 +157,9 @@ def _set_model(config: Any, subject: Subject) -> None:
         settings.conv_filters = _LARGE_FILTERS if is_large else _SMALL_FILTERS
     if model.class_ is None:
         config.rl_module(model_config=settings)
+        modules = MODULES if subject.is_masked else OWN
+        if (module := modules.get(subject.experiment.algorithm.name)) is not None:
+            config.rl_module(rl_module_spec=RLModuleSpec(module_class=module))
         return
     own = import_attribute(model.class_, "model.class", subject.experiment.env.paths)
     # Workers get the class itself: they need not find its module.

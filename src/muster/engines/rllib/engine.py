@@ -93,6 +93,7 @@ class RLlibEngine:
             rules_of(experiment),
             subject.observations,
             subject.actions,
+            subject.is_masked,
             experiment.resources.envs_per_group,
             experiment.seed,
             start,

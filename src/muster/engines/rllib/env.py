@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.engines.engine import REWARD_CLIP
+from muster.engines.rllib.masked_modules import with_columns
 from muster.engines.rllib.process_state import PROCESS, EscapeError, Link
 from muster.engines.rllib.spaces import ObservationCoder, action_space, decode_action
-from muster.errors import MusterError, SimulatorError
+from muster.errors import InputError, MusterError, SimulatorError
 from muster.simulators.describing import Description
 from muster.simulators.lookup import find_simulator
+from muster.simulators.masks import MaskReader
 from muster.simulators.seeding import Stream, reset_seed
 from muster.simulators.simulator import Simulator
 from muster.stepping.calls import Call
@@ -50,6 +52,7 @@ class GuardSettings:
     rules: Rules
     observations: Description
     actions: Description
+    is_masked: bool
     num_envs: int
     seed: int
     start: int
@@ -82,7 +85,10 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         self.observation_space = self._coder.space
         self.action_space = action_space(settings.actions)
         self._measures = settings.normalize_observations and bool(self._coder.scalable.any())
-        self._current: Array = np.zeros(self._coder.shape, np.float32)
+        self._masks = MaskReader(settings.observations, settings.actions)
+        if settings.is_masked:
+            self.observation_space = with_columns(self.observation_space, sum(self._masks.sizes))
+        self._current: Array = np.zeros(self.observation_space.shape, np.float32)
         self._episode, self._episodes_since_built = -1, 0
         self._length, self._return, self._discounted = 0, 0.0, 0.0
         self._metrics = InfoMetrics(settings.metrics, 1)
@@ -109,13 +115,13 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
                     self._episodes_since_built = 0
                 with self._live.calling(Call.RESET) as env:
                     self._scheduled.apply(0, env)
-                observation, _ = self._live.reset()
+                observation, info = self._live.reset()
             except FailedCallError as error:
                 self._fail(error.failure)
             except MusterError as error:
                 _give_up(error)
             else:
-                self._take(observation)
+                self._take(observation, info, step=0)
                 return self._current, {}
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
@@ -130,8 +136,8 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         except FailedCallError as error:
             self._fail(error.failure)
             return self._current, 0.0, False, True, {}
-        self._take(observation)
         self._length += 1
+        self._take(observation, info, step=self._length, is_last=terminated or truncated)
         self._return += reward
         if self._metrics:
             self._metrics.add(0, info)
@@ -153,12 +159,19 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         if self._episodes_since_built == self._settings.restart_every:
             self.close()
 
-    def _take(self, observation: Any) -> None:
+    def _take(self, observation: Any, info: Any, *, step: int, is_last: bool = False) -> None:
         row = self._coder.encode(observation)
         if self._measures:
             PROCESS.seen.append(row)
         scale = PROCESS.in_force.observations
-        self._current = row if scale is None else scale.apply(row, np.empty_like(row))
+        row = row if scale is None else scale.apply(row, np.empty_like(row))
+        allowed = None if is_last or not self._masks.sizes else self._masks.read(observation, info)
+        if self._settings.is_masked:
+            columns = np.ones(sum(self._masks.sizes), np.float32) if allowed is None else allowed
+            row = np.concatenate([row, columns], dtype=np.float32)
+        elif allowed is not None:
+            _give_up(_unexpected_mask(step))
+        self._current = row
 
     def _scaled(self, reward: float) -> float:
         if not self._settings.normalize_rewards:
@@ -179,6 +192,15 @@ class GuardedSimulator(gymnasium.Env[Any, Any]):
         settings = self._settings
         place = (settings.start, PROCESS.life, self._worker, self._number, self._episode)
         return reset_seed(settings.seed, Stream.RESET, *place)
+
+
+def _unexpected_mask(step: int) -> InputError:
+    """Return the error of a simulator whose first mask comes too late for the network to have columns for it."""
+    when = f"step {step} of an episode" if step else "a later reset"
+    return InputError(
+        f"the simulator gave its first action mask at {when}, and none when it was looked at\n"
+        "    with RLlib, let every reset give one too (all ones, if all is allowed)"
+    )
 
 
 def _report(failure: SimulatorFailure) -> None:

@@ -13,6 +13,7 @@ from muster.engines.rllib.config import Subject, make_config, quieten
 from muster.engines.rllib.engine import RLlibEngine
 from muster.engines.rllib.env import GuardedSimulator
 from muster.engines.rllib.hyperparameters import problems_with_keys
+from muster.engines.rllib.masked_modules import MODULES
 from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment
 from muster.experiment.schema import PPOSection, RLlibSection
@@ -22,6 +23,8 @@ from muster.simulators.describing import (
     UnsupportedSpaceError,
     describe_actions,
     describe_observations,
+    mask_sizes,
+    with_mask,
 )
 from muster.simulators.simulator import Simulator
 from muster.stepping.hang_watch import IN_ONE_PROCESS
@@ -68,7 +71,9 @@ def make_rllib_plan(request: Request) -> RLlibPlan:
     loaded = _with_defaults(request.loaded)
     experiment = loaded.experiment
     observations, actions, problems = _spaces(request, loaded)
-    subject = Subject(experiment, observations, actions)
+    is_masked = bool(mask_sizes(actions)) and ("mask" in observations or request.survey.gives_mask)
+    subject = Subject(experiment, observations, actions, is_masked)
+    problems += _mask_problems(subject, loaded)
     problems += _key_problems(loaded)
     if problems:
         raise ExperimentError(loaded.subject, problems)
@@ -114,6 +119,7 @@ def _spaces(request: Request, loaded: LoadedExperiment) -> tuple[Description, De
         problems.append(Problem(place, str(error), error.hint))
     try:
         actions = describe_actions(request.survey.action_space)
+        observations = with_mask(observations, actions)
         possible = Subject(loaded.experiment, observations, actions).algorithm.actions
         if actions["kind"] not in possible:
             takes = " or ".join(_SPACE_NAMES[kind] for kind in possible)
@@ -123,6 +129,25 @@ def _spaces(request: Request, loaded: LoadedExperiment) -> tuple[Description, De
     except UnsupportedSpaceError as error:
         problems.append(Problem(place, str(error), error.hint))
     return observations, actions, problems
+
+
+def _mask_problems(subject: Subject, loaded: LoadedExperiment) -> list[Problem]:
+    """Return why the simulator's action masks cannot be heeded."""
+    name = subject.experiment.algorithm.name
+    if not subject.is_masked:
+        return []
+    if name not in MODULES:
+        message = f"it gives action masks, which {name} does not heed on RLlib"
+        heed = " and ".join(MODULES)
+        hint = f"{heed} do, and the built-in engine; or let a wrapper in env.wrappers take the mask out"
+        return [Problem(loaded.place("env.id"), message, hint)]
+    if subject.experiment.model.class_ is not None:
+        message = "RLlib heeds action masks with its own network only"
+        return [Problem(loaded.place("model.class"), message, "leave it out, or use the built-in engine")]
+    if subject.observations["kind"] == "image":
+        message = "RLlib does not heed action masks with a network for images"
+        return [Problem(loaded.place("env.id"), message, "set model.images = false, or use the built-in engine")]
+    return []
 
 
 _SPACE_NAMES = {"discrete": "Discrete", "multi_discrete": "MultiDiscrete", "box": "Box"}

@@ -19,6 +19,8 @@ from muster.engines.rllib.spaces import ObservationCoder, decode_action
 from muster.experiment.schema import Experiment
 from muster.policies.policy import ARRAYS_FILE, write_policy
 from muster.policies.scale import Scale
+from muster.simulators.describing import MASK
+from muster.simulators.masks import MaskReader
 
 Array = NDArray[Any]
 
@@ -39,6 +41,7 @@ class RLlibPolicy:
     def __post_init__(self) -> None:
         quieten()
         self._coder = ObservationCoder(self.subject.observations)
+        self._masks = MaskReader(self.subject.observations, self.subject.actions)
         config = make_model_config(self.subject)
         pair = self.subject.spaces
         spaces = {INPUT_ENV_SPACES: pair, INPUT_ENV_SINGLE_SPACES: pair, DEFAULT_MODULE_ID: pair}
@@ -61,10 +64,15 @@ class RLlibPolicy:
         deterministic: bool = True,
         rng: np.random.Generator | None = None,
     ) -> Any:
-        """Return the action for one observation, as the simulator's `step` takes it; it learned without masks."""
+        """Return the action for one observation, as the simulator's `step` takes it.
+
+        The mask is heeded by a policy that was trained with masks.
+        """
         row = self._coder.encode(observation)
         if self.scale is not None:
             row = self.scale.apply(row, np.empty_like(row))
+        if self.subject.is_masked:
+            row = np.concatenate([row, self._columns(observation, mask)], dtype=np.float32)
         episode = self._continued(row)
         shared: dict[str, Any] = {}
         common = {"rl_module": self._module, "episodes": [episode], "shared_data": shared}
@@ -81,6 +89,12 @@ class RLlibPolicy:
         chosen = outputs.pop(Columns.ACTIONS_FOR_ENV, [self._action])[0]
         self._extra = {name: values[0] for name, values in outputs.items()}
         return decode_action(self.subject.actions, chosen)
+
+    def _columns(self, observation: Any, mask: Any) -> Array:
+        """Return the mask as the columns with which the network's observations end."""
+        if self._masks.in_observation:
+            mask = observation[MASK]
+        return np.ones(sum(self._masks.sizes)) if mask is None else self._masks.checked(mask)
 
     def _continued(self, row: Array) -> SingleAgentEpisode:
         """Return the episode up to this observation; a module without a memory needs no more than that."""
@@ -102,6 +116,7 @@ class RLlibPolicy:
             "format": 1,
             "observations": self.subject.observations,
             "actions": self.subject.actions,
+            "masked": self.subject.is_masked,
             "experiment": {"env": env, "algorithm": experiment["algorithm"], "model": experiment["model"]},
         }
         arrays = {_WEIGHTS + name: array for name, array in self.weights.items()}
@@ -117,5 +132,7 @@ def load(folder: Path, description: dict[str, Any]) -> RLlibPolicy:
     weights = {name.removeprefix(_WEIGHTS): array for name, array in arrays.items() if name.startswith(_WEIGHTS)}
     scale = Scale(arrays[_MEAN], arrays[_STD]) if _MEAN in arrays else None
     experiment = Experiment.model_validate(description["experiment"])
-    subject = Subject(experiment, description["observations"], description["actions"])
+    subject = Subject(
+        experiment, description["observations"], description["actions"], description.get("masked", False)
+    )
     return RLlibPolicy(subject, weights, scale)

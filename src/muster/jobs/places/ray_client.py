@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from muster.clusters.ray_address import is_loopback
 from muster.errors import JobError
+from muster.extras import how_to_install
 from muster.jobs.places.connection import UnreachableError
 from muster.ray_private import PACKAGE_LOGGER, reread_authentication
 
@@ -126,7 +127,7 @@ def _not_a_ray(address: str, what: str) -> UnreachableError:
 
 
 def _not_installed(error: Exception) -> JobError:
-    return JobError(f"Ray's job client is not installed here: {error}\n    pip install 'muster-rl[ray]'")
+    return JobError(f"Ray's job client is not installed here: {error}{how_to_install('ray')}")
 
 
 def _reason(error: Exception) -> str:
