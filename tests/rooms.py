@@ -28,6 +28,7 @@ RANKS = {
     "jobs": 6,
     "sweeps": 6,
     "cli": 7,
+    "api": 8,
 }
 NEIGHBOURS = {
     ("experiment", "simulators"),

@@ -7,27 +7,60 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from muster import training
+    from muster.api.evaluating import evaluate
+    from muster.api.policies import load_policy
+    from muster.api.run import Run, runs
+    from muster.api.training import sweep, train
     from muster.experiment import Experiment
-    from muster.policies import Policy, load_policy
-    from muster.training import Training, TrainResult, train
+    from muster.policies import Policy
+    from muster.training import Training, TrainOptions, TrainResult
+    from muster.training.listener import Silence as Callback
 
 __version__ = "0.1.0"
-__all__ = ["Experiment", "Policy", "TrainResult", "Training", "__version__", "load_policy", "train", "training"]
 
 _HOMES = {
-    "Experiment": "muster.experiment",
-    "Policy": "muster.policies",
-    "TrainResult": "muster.training",
-    "Training": "muster.training",
-    "load_policy": "muster.policies",
-    "train": "muster.training",
+    "Callback": ("muster.training.listener", "Silence"),
+    "Experiment": ("muster.experiment", "Experiment"),
+    "Policy": ("muster.policies", "Policy"),
+    "Run": ("muster.api.run", "Run"),
+    "TrainOptions": ("muster.training", "TrainOptions"),
+    "TrainResult": ("muster.training", "TrainResult"),
+    "Training": ("muster.training", "Training"),
+    "evaluate": ("muster.api.evaluating", "evaluate"),
+    "load_policy": ("muster.api.policies", "load_policy"),
+    "sweep": ("muster.api.training", "sweep"),
+    "train": ("muster.api.training", "train"),
 }
+_CALLABLE_ROOMS = ("runs", "training")
+"""Packages that can be called: `muster.runs()`, `muster.training(...)`."""
+__all__ = [
+    "Callback",
+    "Experiment",
+    "Policy",
+    "Run",
+    "TrainOptions",
+    "TrainResult",
+    "Training",
+    "__version__",
+    "evaluate",
+    "load_policy",
+    "runs",
+    "sweep",
+    "train",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that a worker or a saved policy loads only what it needs."""
-    if name == "training":
-        return import_module("muster.training")
+    if name in _CALLABLE_ROOMS:
+        return import_module(f"muster.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'muster' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    """List what there is to use, for completion."""
+    return sorted(__all__)

@@ -79,7 +79,8 @@ def test_evaluate(folder: Path) -> None:
 
 
 def test_evaluate_says_how_the_best_was_chosen_and_averages_checkpoints(folder: Path) -> None:
-    flags = ["--name", "kept", "--set", "checkpoint.every=1", "--stop-iterations", "3"]
+    flags = ["--name", "kept", "--set", "checkpoint.every=1", "--set", "evaluation.every=0"]
+    flags += ["--stop-iterations", "3"]
     assert muster("train", "CartPole-v1", *QUICK, *flags, cwd=folder).returncode == 0
     best = muster("evaluate", "kept", "--episodes", "2", cwd=folder).stdout
     assert "(best by the mean return of the last 100 training episodes): return" in " ".join(best.split())
@@ -157,7 +158,7 @@ def test_seeds_train_one_run_each_and_end_with_mean_and_interval(folder: Path) -
     assert [Path(run["run"]).name for run in result["runs"]] == ["seed-5", "seed-6", "seed-7"]
     assert result["interval"][0] < result["return_mean"] < result["interval"][1]
     text = muster(*command, "--resume", "--quiet", cwd=folder).stdout
-    assert "3 seeds: mean return" in text
+    assert "3 seeds, the best policy of each in the same 10 episodes: mean return" in text
     assert "95 % interval" in text
 
 

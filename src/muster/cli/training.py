@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -113,8 +114,7 @@ def _show_seeds(result: SeedsResult) -> None:
     from muster.training.seeds import average_name
 
     screen = console()
-    evaluations = result.evaluations or [None] * len(result.runs)
-    for run, evaluation in zip(result.runs, evaluations, strict=True):
+    for run, evaluation in zip_longest(result.runs, result.evaluations):
         text = f"{run.run}: {run.state}, training return {figure(run.return_mean)}"
         if evaluation is not None:
             text += f", evaluated {figure(evaluation.return_mean)} ± {figure(evaluation.return_std)}"

@@ -96,16 +96,17 @@ class LiveView(View):
     def __init__(self, console: Console, *, verbose: bool) -> None:
         super().__init__(console, verbose=verbose, quiet=False)
         self._is_over = False
-        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render)
+        self._statuses: Sequence[Status] = ()
         self._row: dict[str, Any] = {}
         self._progress = Progress()
         self._returns: list[float] = []
         self._evaluation = ""
         self._time_left: TimeLeft | None = None
-        self._statuses: Sequence[Status] = ()
         self._seconds = {"sampling": 0.0, "learning": 0.0, "waiting": 0.0}
         self._began: tuple[float, int] = (0.0, 0)
         """Training time and steps before the first iteration that was seen."""
+        # It draws itself at once.
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._render)
 
     def __enter__(self) -> View:
         self._live.start()

@@ -64,6 +64,7 @@ _EXAMPLES: dict[str, Any] = {
     "env.step_timeout": "10m",
     "env.vectorized": True,
     "env.cpus": 4,
+    "env.schedule_method": "set_wind",
     "model.class": "my_model.py:MyModule",
     "algorithm.vf_clip_param": 10.0,
     "algorithm.target_kl": 0.02,

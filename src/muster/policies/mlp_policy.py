@@ -20,7 +20,7 @@ Array = NDArray[Any]
 KIND = "mlp"
 
 
-@dataclass
+@dataclass(repr=False)
 class MLPPolicy:
     """What acts: an observation of the simulator in, an action for it out.
 
@@ -37,6 +37,9 @@ class MLPPolicy:
 
     def __post_init__(self) -> None:
         self.interface = Interface(self.observations, self.actions, self.scale)
+
+    def __repr__(self) -> str:
+        return f"MLPPolicy({'-'.join(map(str, self.network.sizes))} {self.network.activation})"
 
     def act(
         self,

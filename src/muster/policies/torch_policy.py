@@ -21,13 +21,16 @@ KIND = "torch"
 _WEIGHTS = "weights/"
 
 
-@dataclass
+@dataclass(repr=False)
 class TorchPolicy:
     """What acts: an observation of the simulator in, an action for it out."""
 
     interface: Interface
     model: TorchModel
     module: PolicyModule
+
+    def __repr__(self) -> str:
+        return f"TorchPolicy({type(self.module).__name__})"
 
     def act(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.environment_variables import RUNS_DIR_VARIABLE
+from muster.files.carried import is_carried
 from muster.files.regular import is_folder, is_there
 
 DEFAULT_RUNS_DIR = "runs"
@@ -130,6 +131,8 @@ def _stem(env_id: str) -> str:
     """Return the simulator's own name, after its module's where that says something else."""
     source, _, attribute = env_id.rpartition(":")
     name = attribute.rpartition("/")[2]
+    if is_carried(env_id):
+        return name
     module = source.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
     first_word = re.split(r"[_-]", module)[0].lower()
     plain_name = _plain(name)

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from muster.errors import ExperimentError, Problem
+from muster.files.carried import is_carried, load_carried
 from muster.simulators.registrations import registering_module
 from muster.simulators.shipped_code import placed
 
@@ -177,6 +178,8 @@ def import_attribute(name: str, key: str, paths: Sequence[str] = ()) -> Callable
         source, _, attribute = name.rpartition(".")
     if not source or not attribute:
         raise ExperimentError(name, [Problem(key, f"{name!r}: expected module:Class or path/to/file.py:Class")])
+    if is_carried(name):
+        return _load_carried(Path(placed(source)), key)
     try:
         module = (
             _import_file(Path(placed(source)), key) if source.endswith(".py") else importlib.import_module(source)
@@ -192,6 +195,15 @@ def import_attribute(name: str, key: str, paths: Sequence[str] = ()) -> Callable
         hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'no class or function'}"
         raise ExperimentError(name, [Problem(key, f"{source} has no class or function {attribute!r}", hint)])
     return found  # type: ignore[no-any-return]
+
+
+def _load_carried(path: Path, key: str) -> Callable[..., Any]:
+    try:
+        return load_carried(path)
+    except Exception as error:
+        hint = "it holds a class of a notebook or script: train again from there"
+        message = f"cannot be read: {type(error).__name__}: {error}"
+        raise ExperimentError(str(path), [Problem(key, message, hint)]) from None
 
 
 def _import_file(path: Path, key: str) -> ModuleType:

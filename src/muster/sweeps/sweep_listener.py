@@ -22,3 +22,19 @@ class SweepListener(Protocol):
 
     def failed(self, trial: str, details: str) -> None:
         """A trial failed."""
+
+
+class SilentSweep:
+    """A listener that ignores everything."""
+
+    def started(self, record: SweepRecord, experiment: Experiment) -> None:
+        """Ignore."""
+
+    def changed(self, record: SweepRecord, trial: str) -> None:
+        """Ignore."""
+
+    def noticed(self, message: str) -> None:
+        """Ignore."""
+
+    def failed(self, trial: str, details: str) -> None:
+        """Ignore."""

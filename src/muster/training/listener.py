@@ -44,7 +44,7 @@ class Listener(Protocol):
 
 
 class Silence:
-    """A listener that tells nobody."""
+    """A listener that ignores everything: the base of your own, which overrides what it wants to hear."""
 
     def started(self, start: RunStart) -> None:
         """Ignore."""

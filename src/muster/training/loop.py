@@ -179,7 +179,7 @@ class Loop:
         missing = [name for name in self._experiment.metrics if row[metric_column(name)] is None]
         if missing:
             self._listener.noticed(
-                f"[metrics] {', '.join(missing)}: no number of that name in info; `muster check` lists what there is"
+                f"[metrics] {', '.join(missing)}: no number of that name in info; `muster check` lists them"
             )
 
     def _advance_schedule(self) -> None:

@@ -13,6 +13,7 @@ from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment
 from muster.experiment.loading import load_saved
 from muster.experiment.source import DEFAULT
+from muster.files.carried import is_carried
 from muster.files.regular import is_there, read_bytes
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.folder import RunFolder
@@ -107,7 +108,7 @@ def _merge(folder: RunFolder, saved: LoadedExperiment, given: LoadedExperiment) 
         value, before = get(table, key), get(saved_table, key)
         if key == "name" or value == before or sources.get(key) == RAISED_FOR_WORKERS:
             continue
-        if key.startswith(CHANGEABLE):
+        if key.startswith(CHANGEABLE) or (key == "env.id" and _is_same_carried(value, before)):
             merged = merged.replace(key, value, given.sources[key])
         else:
             problems.append(
@@ -120,6 +121,12 @@ def _merge(folder: RunFolder, saved: LoadedExperiment, given: LoadedExperiment) 
     if problems:
         raise ExperimentError(f"--resume {folder.name}", problems)
     return merged
+
+
+def _is_same_carried(now: str, before: str) -> bool:
+    """Whether both are a notebook's class or function of one name: its code may change, as a file's may."""
+    same_name = now.rpartition(":")[2] == before.rpartition(":")[2]
+    return same_name and is_carried(now) and is_carried(before)
 
 
 def _read_sources(folder: RunFolder) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -92,6 +93,10 @@ def train_seeds(
         except MusterError as error:
             if results:
                 error.result = _summarise(folder, results, [])
+            else:
+                with suppress(OSError):
+                    folder.rmdir()
+                    folder.parent.rmdir()
             raise
     is_whole = len(results) == count and not any(result.exit_code for result in results.values())
     evaluations = _evaluate(folder, each, options, listener) if is_whole and experiment.evaluation.every else []

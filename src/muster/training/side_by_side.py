@@ -148,7 +148,10 @@ def _outcome(one: _Running) -> tuple[TrainResult | None, MusterError | None]:
         return result, None
     text = one.messages.read_text(encoding="utf-8", errors="replace").rstrip()
     end = text.rpartition(ERROR_PREFIX)[2] if ERROR_PREFIX in text else text[-LONGEST_END:]
-    error = MusterError(f"{one.messages.with_suffix('')}: {end or f'ended with code {code}'}")
+    error = MusterError(f"{one.messages.stem}: {end or f'ended with code {code}'}")
+    if result is None:
+        for file in (one.messages, one.messages.with_suffix(".toml")):
+            file.unlink()
     error.exit_code = max(1, code)
     error.result = result
     return result, error

@@ -6,7 +6,7 @@ import atexit
 import os
 import shutil
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +19,11 @@ from muster.environment_variables import LAUNCH_ID_VARIABLE, LINK_VARIABLE
 from muster.errors import AllocationError, InterruptedRunError, MusterError, SimulatorError
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
 from muster.experiment.quantities import counted
+from muster.files.carried import FOLDER, name_of
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.events import EventLog
 from muster.runs.finding import require_own_run
-from muster.runs.folder import RunFolder
+from muster.runs.folder import RunFolder, runs_dir
 from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
 from muster.stepping.apart import ApartProcess
@@ -44,6 +45,9 @@ from muster.training.progress import Progress
 from muster.training.resuming import open_saved
 from muster.training.schedule import scheduled_values
 
+Target = Experiment | LoadedExperiment | str | Path | Callable[..., Any]
+"""What can be trained: a file, a simulator's id, an experiment, or a class or function that makes a simulator."""
+
 
 class Training(Iterator[Row]):
     """Trains an experiment one iteration at a time: `for row in Training("CartPole-v1"): ...`.
@@ -52,9 +56,9 @@ class Training(Iterator[Row]):
     The run starts with the first row and ends at a stop rule. It also ends when the `with` block, or a loop that
     alone holds it, is left: saved, as `stopped`, and resumable. A signal ends it before the next iteration.
 
-    `experiment` is a file, a simulator's id, or an `Experiment`; `overrides` maps dotted keys to values, such as
-    `{"stop.steps": 100_000}`, but not for a `LoadedExperiment`. `watch` is what may interrupt the run; default:
-    signals, and the end of the wall time.
+    `experiment` is a file, a simulator's id, a class or function that makes a simulator, or an `Experiment`;
+    `overrides` maps dotted keys to values, such as `{"stop.steps": 100_000}`, but not for a `LoadedExperiment`.
+    `watch` is what may interrupt the run; default: signals, and the end of the wall time.
 
     Raises:
         MusterError: with an exit code, and a message for the user; from the iteration in which it happens.
@@ -62,7 +66,7 @@ class Training(Iterator[Row]):
 
     def __init__(
         self,
-        experiment: Experiment | LoadedExperiment | str | Path,
+        experiment: Target,
         *,
         overrides: Mapping[str, Any] | None = None,
         options: TrainOptions | None = None,
@@ -72,7 +76,7 @@ class Training(Iterator[Row]):
         self.result: TrainResult | None = None
         """What came of the run; None before its end, and if it ended with an error."""
         self._waits_for_caller = False
-        loaded = _load(experiment, overrides or {})
+        loaded = _load(experiment, overrides or {}, options or TrainOptions())
         # The generator must not refer to this object: without a cycle, a loop that is left ends the run at once.
         self._rows = _rows(loaded, options or TrainOptions(), listener or Silence(), watch or InterruptionWatch())
 
@@ -139,7 +143,7 @@ def _stop_all() -> None:
 
 
 def train(
-    experiment: Experiment | LoadedExperiment | str | Path,
+    experiment: Target,
     *,
     overrides: Mapping[str, Any] | None = None,
     options: TrainOptions | None = None,
@@ -414,12 +418,24 @@ def _job() -> dict[str, str | int | None]:
     }
 
 
-def _load(
-    experiment: Experiment | LoadedExperiment | str | Path, overrides: Mapping[str, Any]
-) -> LoadedExperiment:
+def _load(target: Target, overrides: Mapping[str, Any], options: TrainOptions) -> LoadedExperiment:
+    return load_target(target, overrides, runs_dir(options.runs_dir))
+
+
+def load_target(experiment: Target, overrides: Mapping[str, Any], directory: Path) -> LoadedExperiment:
+    """Return the experiment of a file, a simulator's id, an object, or a simulator's class or function.
+
+    Raises:
+        InputError: if it is none of them, or not valid.
+    """
     given = [Override(key, value, "argument") for key, value in overrides.items()]
     if isinstance(experiment, LoadedExperiment):
         return experiment
     if isinstance(experiment, Experiment):
         return load_object(experiment, given)
-    return load_experiment(experiment, given)
+    if isinstance(experiment, str | Path):
+        return load_experiment(experiment, given)
+    expected = "an experiment file, a simulator's id, an Experiment, or a class or function that makes a simulator"
+    name, folder = name_of(experiment, directory / FOLDER, expected)
+    paths = [Override("env.paths", [folder], "argument")] if folder else []
+    return load_experiment(name, [*paths, *given])

@@ -29,7 +29,7 @@ _AFTER_ALL_EXPLORATION = 10**12
 _WEIGHTS, _MEAN, _STD = "weights/", "observations/mean", "observations/std"
 
 
-@dataclass
+@dataclass(repr=False)
 class RLlibPolicy:
     """What acts: the same encoding, scale, connectors and module as in training."""
 
@@ -37,6 +37,9 @@ class RLlibPolicy:
     weights: dict[str, Array]
     scale: Scale | None
     _episode: SingleAgentEpisode | None = field(default=None, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"RLlibPolicy({self.subject.experiment.algorithm.name})"
 
     def __post_init__(self) -> None:
         quieten()
