@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import asdict
-
-from rich.table import Table
+from pathlib import Path
 
 from muster.cli.options import AsJson, RunsDir
-from muster.cli.screen import console, figure, print_json
+from muster.cli.screen import columns, figure, print_json
 from muster.experiment.quantities import format_duration
 from muster.runs.finding import list_runs
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import RunRecord, printable, read_state
+
+_HEADINGS = ("run", "state", "iteration", "steps", "return", "updated")
+_NUMBERS = range(2, 6)
 
 
 def runs(
@@ -28,23 +31,23 @@ def runs(
     if not found:
         print(f"no runs in {directory}; start one: muster train CartPole-v1")
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("run", "state", "iteration", "steps", "return", "updated"):
-        table.add_column(heading, justify="left" if heading in ("run", "state") else "right")
-    for record in found:
-        status = record.status
-        table.add_row(
-            printable(str(record.folder.path.relative_to(directory))),
-            status.shown_state,
-            str(status.iteration),
-            f"{status.steps:,}",
-            figure(status.return_mean),
-            f"{format_duration(max(0.0, time.time() - status.updated))} ago" if status.updated else "-",
-        )
-    console().print(table)
+    rows = [_HEADINGS, *(_cells(record, directory) for record in found)]
+    print(columns(rows, numbers=_NUMBERS))
     for record in found:
         for problem in record.problems:
-            console().print(f"{printable(record.folder.name)}: {problem}")
+            print(f"{printable(record.folder.name)}: {problem}")
+
+
+def _cells(record: RunRecord, directory: Path) -> tuple[str, ...]:
+    status = record.status
+    return (
+        printable(os.path.relpath(record.folder.path, directory)),
+        status.shown_state,
+        str(status.iteration),
+        f"{status.steps:,}",
+        figure(status.return_mean),
+        f"{format_duration(max(0.0, time.time() - status.updated))} ago" if status.updated else "-",
+    )
 
 
 def _as_json(record: RunRecord) -> dict[str, object]:

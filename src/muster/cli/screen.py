@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import pairwise
-from typing import Any
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from muster.errors import MusterError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 SHARE_BETWEEN_LINES = 0.05
@@ -22,6 +22,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console that changes nothing in what it prints."""
+    from rich.console import Console
+
     # The stream as it is now: a simulator may replace it later.
     file = sys.stderr if stderr else sys.stdout
     return Console(file=file, highlight=False, markup=False, soft_wrap=True)
@@ -39,8 +41,34 @@ def show_notice(message: str) -> None:
 
 def show_error(error: MusterError) -> None:
     """Print why a command failed."""
+    from rich.text import Text
+
     sys.stdout.flush()
     console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error).rstrip()))
+
+
+def columns(rows: Sequence[Sequence[str]], *, numbers: Container[int] = ()) -> str:
+    """Lay out rows, the first with the headings, as lines of text; columns of numbers are aligned right.
+
+    Much faster than a table of rich, which matters for hundreds of runs.
+    """
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for at, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            space = " " * (width - _width(cell))
+            cells.append(space + cell if at in numbers else cell + space)
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
