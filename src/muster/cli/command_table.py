@@ -17,6 +17,7 @@ SHOWN = (
     "check",
     "runs",
     "show",
+    "report",
     "evaluate",
     "play",
     "export",

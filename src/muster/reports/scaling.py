@@ -9,26 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from muster.training.scaling_runs import Measured
+
 WORTHWHILE = 0.7
 """Efficiency below which more workers are not recommended."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What training with a number of workers took, per iteration: medians, in seconds; `hosts` if these vary."""
-
-    workers: int
-    steps: float
-    seconds: float
-    sample: float
-    learn: float
-    wait: float
-    hosts: int | None = None
-
-    @property
-    def speed(self) -> float:
-        """Steps a second, learning included."""
-        return self.steps / self.seconds
 
 
 @dataclass(frozen=True)

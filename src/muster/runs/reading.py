@@ -143,4 +143,4 @@ def _relative(message: str, folder: RunFolder) -> str:
     """Return what is wrong with the experiment in a line."""
     lines = [line.strip() for line in message.replace(f"{folder.experiment}", folder.experiment.name).splitlines()]
     first = lines[0] if len(lines) == 1 or "problem" not in lines[0] else "; ".join(lines[1:])
-    return printable(first)
+    return printable(first if folder.experiment.name in first else f"{folder.experiment.name}: {first}")

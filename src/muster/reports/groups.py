@@ -1,0 +1,94 @@
+"""What a name or a folder stands for: one run, the runs of several seeds, or the trials of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.errors import InputError
+from muster.files.regular import is_folder, is_regular
+from muster.reports.history import RunHistory, read_history
+from muster.runs.finding import find_run, list_runs
+from muster.runs.folder import RunFolder
+from muster.sweeps.folder import SweepFolder
+from muster.sweeps.record import SweepRecord
+
+RUN, SEEDS, SWEEP = "run", "seeds", "sweep"
+
+
+@dataclass
+class Group:
+    """Runs that belong together; a run by itself is a group of one."""
+
+    name: str
+    path: Path
+    kind: str
+    runs: list[RunHistory] = field(default_factory=list)
+    sweep: SweepRecord | None = None
+    problems: list[str] = field(default_factory=list)
+
+    def scores(self) -> NDArray[np.float64]:
+        """Return the final return of each run that has one."""
+        found = [final_return(run) for run in self.runs]
+        return np.array([score for score in found if score is not None], np.float64)
+
+
+def final_return(run: RunHistory) -> float | None:
+    """Return the last evaluation's mean return, or else the mean return of the last training episodes."""
+    for line in reversed(run.evaluations):
+        if isinstance(value := line.get("return_mean"), int | float) and np.isfinite(value):
+            return float(value)
+    returns = run.column("return/mean")
+    returns = returns[np.isfinite(returns)]
+    return float(returns[-1]) if len(returns) else None
+
+
+def find_group(target: str, directory: Path) -> Group:
+    """Find what is meant by a name in the runs folder, or by a path.
+
+    Raises:
+        InputError: naming the runs there are.
+    """
+    for path in (Path(target), directory / target) if target else ():
+        if RunFolder(path).exists():
+            return Group(_name(path), path, RUN, [read_history(RunFolder(path))])
+        if is_sweep(path):
+            return _sweep(path)
+        if is_folder(path) and path.resolve() != directory.resolve() and (found := list(_members(path))):
+            return Group(_name(path), path, SEEDS, found)
+    folder = find_run(target, directory)
+    return Group(folder.name, folder.path, RUN, [read_history(folder)])
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a folder is a sweep's, be it damaged."""
+    folder = SweepFolder(path)
+    return is_regular(folder.experiment) or is_regular(folder.record)
+
+
+def _name(path: Path) -> str:
+    return path.name or path.resolve().name
+
+
+def _sweep(path: Path) -> Group:
+    group = Group(_name(path), path, SWEEP, list(_members(path)))
+    try:
+        group.sweep = SweepRecord.load(SweepFolder(path))
+    except InputError as error:
+        group.problems.append(str(error).partition("\n")[0])
+    return group
+
+
+def _members(path: Path) -> Iterator[RunHistory]:
+    folders = [folder for folder in list_runs(path) if folder.path.parent == path and folder.exists()]
+    for folder in sorted(folders, key=lambda folder: _natural(folder.name)):
+        yield read_history(folder)
+
+
+def _natural(name: str) -> tuple[str, int]:
+    stem, _, digits = name.rpartition("-")
+    return (stem, int(digits)) if digits.isascii() and digits.isdecimal() and len(digits) < 18 else (name, 0)
