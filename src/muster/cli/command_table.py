@@ -18,6 +18,8 @@ SHOWN = (
     "runs",
     "show",
     "report",
+    "compare",
+    "plot",
     "evaluate",
     "play",
     "export",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.reports.figures import Figure, line
+from muster.reports.figures import Figure, line, time_unit
 from muster.reports.figures import band as shaded
 from muster.reports.history import RunHistory
-from muster.reports.statistics import band
+from muster.reports.statistics import band, interquartile_mean
 
 POINTS = 120
 Column = NDArray[np.float64]
@@ -24,6 +24,10 @@ class Curves:
     x: Column
     returns: Column
     """A row for each run."""
+
+    def middle(self) -> Column:
+        """Return the interquartile mean at each point."""
+        return interquartile_mean(self.returns, axis=0)
 
     def summary(self) -> tuple[Column, Column, Column]:
         """Return interquartile mean, and the ends of its interval."""
@@ -48,22 +52,27 @@ def _curve(run: RunHistory, over: str) -> tuple[Column, Column] | None:
     return (x[known], returns[known]) if known.any() else None
 
 
-def group_figure(groups: Sequence[tuple[str, Sequence[RunHistory]]]) -> Figure | None:
+def group_figure(groups: Sequence[tuple[str, Sequence[RunHistory]]], over: str = "steps") -> Figure | None:
     """Draw the interquartile mean of each group with its interval; one run alone is a line."""
     traces = []
+    label, seconds = "simulator steps", 1.0
+    if over == "time/total":
+        unit, seconds = time_unit(np.concatenate([run.column(over) for _, runs in groups for run in runs]))
+        label = f"{unit} of training"
     for color, (name, runs) in enumerate(groups):
-        by_steps = curves_of(runs)
-        if by_steps is None:
+        curves = curves_of(runs, over)
+        if curves is None:
             continue
-        middle, low, high = by_steps.summary()
-        label = name if len(by_steps.returns) == 1 else f"{name} ({len(by_steps.returns)} runs)"
-        drawn = [] if len(by_steps.returns) == 1 else shaded(label, by_steps.x, low, high, color % 6)
-        drawn.append(line(label, by_steps.x, middle, color % 6, legendgroup=label))
+        middle, low, high = curves.summary()
+        x = curves.x / seconds
+        legend = name if len(curves.returns) == 1 else f"{name} ({len(curves.returns)} runs)"
+        drawn = [] if len(curves.returns) == 1 else shaded(legend, x, low, high, color % 6)
+        drawn.append(line(legend, x, middle, color % 6, legendgroup=legend))
         traces += drawn
     if not traces:
         return None
     title = "Return: interquartile mean, 95 % interval"
-    return Figure(title, traces, "simulator steps", "return of an episode", 400)
+    return Figure(title, traces, label, "return of an episode", 400)
 
 
 def single_figure(runs: Sequence[RunHistory], best: str | None = None) -> Figure | None:

@@ -95,6 +95,14 @@ def values(numbers: Numbers) -> list[float | None]:
     return [number(value) for value in numbers]
 
 
+def time_unit(seconds: Numbers) -> tuple[str, float]:
+    """Return the unit in which a chart shows times up to the largest of these, and its seconds."""
+    longest = max((float(value) for value in seconds if math.isfinite(value)), default=0.0)
+    if longest < 3 * 60:
+        return "seconds", 1.0
+    return ("minutes", 60.0) if longest < 3 * 3600 else ("hours", 3600.0)
+
+
 def chosen(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
     """Return which of many rows a chart shows: the first, the last, and evenly spread ones."""
     return np.unique(np.linspace(0, max(0, count - 1), min(count, most)).astype(np.int64))

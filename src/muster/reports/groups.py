@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,20 +31,33 @@ class Group:
     sweep: SweepRecord | None = None
     problems: list[str] = field(default_factory=list)
 
-    def scores(self) -> NDArray[np.float64]:
+    def scores(self, *, by_evaluations: bool) -> NDArray[np.float64]:
         """Return the final return of each run that has one."""
-        found = [final_return(run) for run in self.runs]
+        found = [final_return(run, by_evaluations=by_evaluations) for run in self.runs]
         return np.array([score for score in found if score is not None], np.float64)
 
 
-def final_return(run: RunHistory) -> float | None:
-    """Return the last evaluation's mean return, or else the mean return of the last training episodes."""
-    for line in reversed(run.evaluations):
-        if isinstance(value := line.get("return_mean"), int | float) and np.isfinite(value):
-            return float(value)
-    returns = run.column("return/mean")
-    returns = returns[np.isfinite(returns)]
-    return float(returns[-1]) if len(returns) else None
+def final_return(run: RunHistory, *, by_evaluations: bool) -> float | None:
+    """Return the last evaluation's mean return, or the mean return of the last training episodes."""
+    if by_evaluations:
+        returns = [line.get("return_mean") for line in run.evaluations]
+        found = np.array([value for value in returns if isinstance(value, int | float)], np.float64)
+    else:
+        found = run.column("return/mean")
+    found = found[np.isfinite(found)]
+    return float(found[-1]) if len(found) else None
+
+
+def all_evaluated(groups: Iterable[Group]) -> bool:
+    """Whether all runs have an evaluation, so that their final returns can be told by these."""
+    runs = [run for group in groups for run in group.runs]
+    return bool(runs) and all(final_return(run, by_evaluations=True) is not None for run in runs)
+
+
+def measure(by_evaluations: bool) -> str:
+    """Say what a final return is."""
+    what = "the last evaluation" if by_evaluations else "the last 100 training episodes"
+    return f"Final returns are the mean returns of {what}."
 
 
 def find_group(target: str, directory: Path) -> Group:

@@ -39,7 +39,7 @@
     const [foreground, muted, grid, card] = ["--fg", "--muted", "--grid", "--card"].map((name) =>
       style.getPropertyValue(name).trim());
     const axis = {
-      gridcolor: grid, linecolor: grid, zeroline: false, automargin: true, exponentformat: "power",
+      gridcolor: grid, linecolor: grid, zeroline: false, automargin: true, exponentformat: "SI",
       tickfont: { color: muted },
     };
     const given = resolved(figure.layout);

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.reports.figures import Figure, band, chosen, line, number, plain, points, values
+from muster.reports.figures import Figure, band, chosen, line, number, plain, points, time_unit, values
 from muster.reports.history import Launch, RunHistory
 from muster.runs.metrics import FIRST_COLUMNS, TIME_COLUMNS
 
@@ -28,20 +28,21 @@ def learning_curve(history: RunHistory) -> Figure | None:
     if not len(rows):
         return None
     at = chosen(len(rows))
-    steps, hours = history.column("steps")[at], history.column("time/total")[at] / 3600
+    unit, seconds = time_unit(history.column("time/total"))
+    steps, times = history.column("steps")[at], history.column("time/total")[at] / seconds
     low, mean, high = (history.column(f"return/{name}")[at] for name in ("min", "mean", "max"))
     name = "training, last 100 episodes"
     traces = [
         *band(name, steps, low, high, 0),
         line(name, steps, mean, 0, legendgroup=name),
     ]
-    xs = [[values(steps), values(hours)] for _ in traces]
+    xs = [[values(steps), values(times)] for _ in traces]
     for trace in _evaluations(history):
         traces.append(trace)
-        xs.append([trace["x"], _hours_at(history, trace["x"])])
+        xs.append([trace["x"], _times_at(history, trace["x"], seconds)])
     resumed = [_steps_at(history, event.get("iteration")) for event in history.events if _is_resumption(event)]
     figure = Figure("Return", traces, _STEPS, "return of an episode", 380)
-    figure.axes = {_STEPS: [x[0] for x in xs], "hours of training": [x[1] for x in xs]}
+    figure.axes = {_STEPS: [x[0] for x in xs], f"{unit} of training": [x[1] for x in xs]}
     figure.layout["shapes"] = [_rule(x) for x in resumed if x is not None]
     return figure
 
@@ -95,7 +96,8 @@ def other_metrics(history: RunHistory) -> list[Figure]:
             continue
         found = history.column(column)[at]
         if np.isfinite(found).any():
-            figures.append(Figure(column, [line("", steps, found, 0)], _STEPS, height=_SMALL))
+            layout = {"yaxis": {"exponentformat": "e", "title": {"text": ""}}}
+            figures.append(Figure(column, [line("", steps, found, 0)], _STEPS, height=_SMALL, layout=layout))
     return figures
 
 
@@ -238,9 +240,9 @@ def _return_at(history: RunHistory, iteration: int) -> float | None:
     return None if row is None else number(history.column("return/mean")[row])
 
 
-def _hours_at(history: RunHistory, steps: list[float | None]) -> list[float | None]:
-    known, hours = history.column("steps"), history.column("time/total") / 3600
-    return values(np.interp([np.nan if one is None else one for one in steps], known, hours))
+def _times_at(history: RunHistory, steps: list[float | None], seconds: float) -> list[float | None]:
+    known, times = history.column("steps"), history.column("time/total") / seconds
+    return values(np.interp([np.nan if one is None else one for one in steps], known, times))
 
 
 def _buckets(history: RunHistory) -> dict[str, NDArray[np.float64]] | None:

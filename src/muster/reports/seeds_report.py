@@ -7,7 +7,7 @@ import time
 from muster.experiment.quantities import counted, format_duration
 from muster.reports.curves import group_figure, single_figure
 from muster.reports.experiments import differences, from_defaults
-from muster.reports.groups import Group, final_return
+from muster.reports.groups import Group, all_evaluated, final_return, measure
 from muster.reports.history import RunHistory
 from muster.reports.page import Page
 from muster.reports.run_report import figure, moment
@@ -19,7 +19,8 @@ def seeds_page(group: Group, problems: list[str]) -> str:
     experiment = next((run.record.experiment for run in group.runs if run.record.experiment), None)
     what = f"{experiment.algorithm.name} on {experiment.env.id}, " if experiment else ""
     page = Page(group.name, f"{what}{len(group.runs)} runs. Written {moment(time.time())}.")
-    scores = group.scores()
+    by_evaluations = all_evaluated([group])
+    scores = group.scores(by_evaluations=by_evaluations)
     if len(scores):
         found = interval_of_mean(scores)
         tiles = [
@@ -38,7 +39,8 @@ def seeds_page(group: Group, problems: list[str]) -> str:
     page.chart(group_figure([(group.name, group.runs)]))
     page.chart(single_figure(group.runs))
     page.heading("Runs")
-    run_table(page, group.runs)
+    run_table(page, group.runs, by_evaluations=by_evaluations)
+    page.text(measure(by_evaluations), "note")
     if experiment is not None:
         page.heading("Experiment")
         changed = from_defaults(experiment)
@@ -49,12 +51,12 @@ def seeds_page(group: Group, problems: list[str]) -> str:
     return page.html()
 
 
-def run_table(page: Page, runs: list[RunHistory]) -> None:
+def run_table(page: Page, runs: list[RunHistory], *, by_evaluations: bool) -> None:
     """Add a line for each run."""
     rows = []
     for run in runs:
         status = run.record.status
-        score = final_return(run)
+        score = final_return(run, by_evaluations=by_evaluations)
         took = run.column("time/total")
         seconds = format_duration(float(took[-1])) if len(took) and took[-1] == took[-1] else "-"
         rows.append(

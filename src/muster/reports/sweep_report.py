@@ -38,7 +38,7 @@ def sweep_page(group: Group, problems: list[str]) -> str:
     best = record.best() if record else None
     page.chart(single_figure(group.runs, best.name if best else None))
     if record is None:
-        run_table(page, group.runs)
+        run_table(page, group.runs, by_evaluations=False)
         return page.html()
     page.heading("Parameters")
     _parameters(page, record)
@@ -101,7 +101,7 @@ def _slice(record: SweepRecord, trials: Sequence[Trial], key: str) -> Figure:
     axis: dict[str, Any] = {"title": {"text": plain(key)}}
     numbers = [float(value) for value in raw if is_numeric and value is not None]
     if numbers and min(numbers) > 0 and max(numbers) / min(numbers) >= 50:
-        axis["type"] = "log"
+        axis |= {"type": "log", "exponentformat": "power"}
     elif not is_numeric:
         axis["type"] = "category"
     layout = {"xaxis": axis, "hovermode": "closest"}
