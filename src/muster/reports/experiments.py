@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+import tomli_w
 from pydantic import ValidationError
 
 from muster.experiment.schema import Experiment
@@ -25,6 +26,31 @@ def from_defaults(experiment: Experiment) -> dict[str, tuple[str, str]]:
     except ValidationError:
         plain = Experiment.model_validate({"env": {"id": experiment.env.id}})
     return {key: (one, other) for key, (one, other) in differences([experiment, plain]).items()}
+
+
+def as_new_file(experiment: Experiment, origin: str, *, everything: bool) -> str:
+    """Return a file that gives the same experiment under another name; without defaults unless all is wanted."""
+    table = {key: value for key, value in experiment.as_table().items() if key != "name"}
+    note = f"# The experiment of {origin}.\n"
+    if not everything:
+        given = from_defaults(experiment)
+        short = _only(table, {*given, "env.id", "algorithm.name"})
+        if Experiment.model_validate(short).as_table() == table:
+            table = short
+            note = f"# The experiment of {origin}; keys that are not here have their defaults.\n"
+    return note + tomli_w.dumps(table)
+
+
+def _only(table: Mapping[str, Any], keys: Container[str], prefix: str = "") -> dict[str, Any]:
+    """Return what of a table is at dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            if inner := _only(value, keys, f"{prefix}{key}."):
+                found[key] = inner
+        elif f"{prefix}{key}" in keys:
+            found[key] = value
+    return found
 
 
 def differences(experiments: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:

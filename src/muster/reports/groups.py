@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,15 +66,27 @@ def find_group(target: str, directory: Path) -> Group:
     Raises:
         InputError: naming the runs there are.
     """
+    path, folders = find_folder(target, directory)
+    runs = [read_history(folder) for folder in folders]
+    if is_sweep(path):
+        return _sweep(path, runs)
+    return Group(_name(path), path, RUN if RunFolder(path).exists() else SEEDS, runs)
+
+
+def find_folder(target: str, directory: Path) -> tuple[Path, list[RunFolder]]:
+    """Find a folder as `find_group` does, without reading it; return it and the runs in it.
+
+    Raises:
+        InputError: naming the runs there are.
+    """
     for path in (Path(target), directory / target) if target else ():
         if RunFolder(path).exists():
-            return Group(_name(path), path, RUN, [read_history(RunFolder(path))])
-        if is_sweep(path):
-            return _sweep(path)
-        if is_folder(path) and path.resolve() != directory.resolve() and (found := list(_members(path))):
-            return Group(_name(path), path, SEEDS, found)
-    folder = find_run(target, directory)
-    return Group(folder.name, folder.path, RUN, [read_history(folder)])
+            return path, [RunFolder(path)]
+        if is_folder(path) and path.resolve() != directory.resolve():
+            folders = _folders(path)
+            if folders or is_sweep(path):
+                return path, folders
+    return (folder := find_run(target, directory)).path, [folder]
 
 
 def is_sweep(path: Path) -> bool:
@@ -87,8 +99,8 @@ def _name(path: Path) -> str:
     return path.name or path.resolve().name
 
 
-def _sweep(path: Path) -> Group:
-    group = Group(_name(path), path, SWEEP, list(_members(path)))
+def _sweep(path: Path, runs: list[RunHistory]) -> Group:
+    group = Group(_name(path), path, SWEEP, runs)
     try:
         group.sweep = SweepRecord.load(SweepFolder(path))
     except InputError as error:
@@ -96,10 +108,9 @@ def _sweep(path: Path) -> Group:
     return group
 
 
-def _members(path: Path) -> Iterator[RunHistory]:
-    folders = [folder for folder in list_runs(path) if folder.path.parent == path and folder.exists()]
-    for folder in sorted(folders, key=lambda folder: _natural(folder.name)):
-        yield read_history(folder)
+def _folders(path: Path) -> list[RunFolder]:
+    found = [folder for folder in list_runs(path) if folder.path.parent == path and folder.exists()]
+    return sorted(found, key=lambda folder: _natural(folder.name))
 
 
 def _natural(name: str) -> tuple[str, int]:
