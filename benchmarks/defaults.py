@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.commands import muster
 from benchmarks.peers.environments import FOLDER, python_of
+from muster.reports.statistics import interval_of_mean
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -165,22 +165,6 @@ def _thinned(curve: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
     return [(int(curve[k][0]), round(float(curve[k][1]), 3)) for k in chosen]
 
 
-def interquartile_mean(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the mean of the middle half along the last axis."""
-    ordered, cut = np.sort(values, axis=-1), values.shape[-1] // 4
-    middle: NDArray[Any] = ordered[..., cut : values.shape[-1] - cut].mean(axis=-1)
-    return middle
-
-
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the interquartile mean and its 95 % bootstrap interval."""
-    array = np.array(values)
-    rng = np.random.default_rng(0)
-    resampled = interquartile_mean(array[rng.integers(len(array), size=(RESAMPLES, len(array)))])
-    low, high = np.percentile(resampled, [2.5, 97.5])
-    return float(interquartile_mean(array)), float(low), float(high)
-
-
 def page(found: dict[Job, dict[str, Any]]) -> str:
     """Return the tables of what has been measured so far."""
     lines = [
@@ -236,5 +220,5 @@ def _row(task: Task, who: str, runs: list[dict[str, Any]]) -> str:
 def _cell(values: list[float]) -> str:
     if len(values) < 3:
         return ", ".join(f"{value:.5g}" for value in values)
-    middle, low, high = interval(values)
-    return f"{middle:.5g} [{low:.5g}, {high:.5g}]"
+    found = interval_of_mean(values, RESAMPLES)
+    return f"{found.value:.5g} [{found.low:.5g}, {found.high:.5g}]"

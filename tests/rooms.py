@@ -24,17 +24,16 @@ RANKS = {
     "clusters": 4,
     "runs": 4,
     "training": 5,
-    "reports": 5,
     "jobs": 6,
     "sweeps": 6,
-    "cli": 7,
-    "api": 8,
+    "reports": 7,
+    "cli": 8,
+    "api": 9,
 }
 NEIGHBOURS = {
     ("experiment", "simulators"),
     ("policies", "simulators"),
     ("clusters", "runs"),
-    ("training", "reports"),
 }
 ENGINE_RANKS = {"networks": 0, "sampling": 1, "learning": 2}
 """Within the built-in engine; its other files may import all of them."""

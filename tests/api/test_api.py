@@ -78,9 +78,7 @@ def test_a_carried_class_may_change_before_a_resume_as_a_file_may(tmp_path: Path
 
 @pytest.mark.parametrize("thing", [Guess(), 3, None])
 def test_an_object_is_no_simulator_to_train(thing: Any, tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match="expected an experiment file, .* or a class or function .* not an object"
-    ):
+    with pytest.raises(InputError, match=r"expected an experiment file, .* or a class or function"):
         trained(tmp_path, thing)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.reports.scaling import Measured, Scaling
+from muster.reports.scaling import Scaling
+from muster.training.scaling_runs import Measured
 from tests.commands import muster
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def load_policy(path: str | Path | Run | TrainResult, *, trust: bool = False) -> Policy:
-    """Load a policy from a run (its best checkpoint), by name or folder, from a checkpoint, or any folder with one.
+    """Load a policy of a run (its best checkpoint), by name or folder, of a checkpoint, or of any folder with one.
 
     A policy of the built-in network needs NumPy alone, and runs no code of its files. The other kinds import the
     network's class that they name, and so must be your own, or trusted.

@@ -11,78 +11,19 @@ from typing import Annotated
 import typer
 
 import muster
-from muster.cli.allocation import allocation
-from muster.cli.attach import attach
-from muster.cli.cancel import cancel
-from muster.cli.check import check
-from muster.cli.clusters import clusters
-from muster.cli.dashboard import dashboard
-from muster.cli.doctor import doctor
-from muster.cli.evaluate import evaluate
-from muster.cli.export import export
-from muster.cli.fetch import fetch
-from muster.cli.help import GroupedCommands, GroupedOptions
-from muster.cli.init import init
-from muster.cli.launch import launch
-from muster.cli.link import link
-from muster.cli.logs import logs
-from muster.cli.play import play
-from muster.cli.receive import receive
-from muster.cli.relay import relay
-from muster.cli.resume import resume
-from muster.cli.runs import runs
-from muster.cli.scale import scale
-from muster.cli.schema import schema
-from muster.cli.screen import show_error
-from muster.cli.show import show
+from muster.cli.command_table import Commands
 from muster.cli.start import ALARM, give_signals_back
-from muster.cli.status import status
-from muster.cli.streams import steady_streams
-from muster.cli.submit import CommandAfterDashes, submit
-from muster.cli.sweep import sweep
-from muster.cli.train import train
 from muster.errors import MusterError
 
 app = typer.Typer(
     name="muster",
+    cls=Commands,
     help="Train a reinforcement-learning agent in your own simulator.",
     no_args_is_help=True,
-    cls=GroupedCommands,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-COMMANDS = (
-    train,
-    resume,
-    sweep,
-    init,
-    check,
-    runs,
-    show,
-    evaluate,
-    play,
-    export,
-    scale,
-    schema,
-    allocation,
-    doctor,
-    launch,
-    status,
-    logs,
-    attach,
-    cancel,
-    fetch,
-    dashboard,
-)
-for command in COMMANDS:
-    app.command(cls=GroupedOptions)(command)
-app.command(cls=CommandAfterDashes)(submit)
-app.add_typer(clusters, name="clusters")
-app.command(hidden=True)(link)
-app.command(hidden=True)(receive)
-app.command(hidden=True)(relay)
 
 
 def _print_version(wanted: bool) -> None:
@@ -100,6 +41,8 @@ def main(
 ) -> None:
     """Train a reinforcement-learning agent in your own simulator: on a laptop, or with the same file elsewhere."""
     if context.invoked_subcommand in ("train", "resume", "sweep"):
+        from muster.cli.streams import steady_streams
+
         steady_streams()
         give_signals_back(ALARM)
     elif context.invoked_subcommand not in ("launch", "link"):
@@ -115,6 +58,8 @@ def run() -> None:
     try:
         app()
     except MusterError as error:
+        from muster.cli.screen import show_error
+
         show_error(error)
         _leave_threads_behind(error.exit_code)
         sys.exit(error.exit_code)

@@ -2,51 +2,57 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from dataclasses import asdict
+from typing import Annotated
 
-from rich.table import Table
+import typer
 
 from muster.cli.options import AsJson, RunsDir
-from muster.cli.screen import console, figure, print_json
-from muster.experiment.quantities import format_duration
-from muster.runs.finding import list_runs
+from muster.cli.run_list import SORTS, Choice, show_list
+from muster.errors import InputError
 from muster.runs.folder import runs_dir as folder_of_runs
-from muster.runs.reading import RunRecord, printable, read_state
+from muster.runs.status import STATES
+
+WATCH_SECONDS = 2.0
+_CLEAR = "\x1b[H\x1b[2J"
 
 
 def runs(
+    pattern: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only runs with this in their name; may have * and ?.")
+    ] = None,
+    state: Annotated[
+        list[str] | None, typer.Option(metavar="STATE", help="Only runs in this state; may be repeated.")
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(metavar="BY", help=f"{', '.join(SORTS)}; default: the last started first.")
+    ] = None,
+    is_reversed: Annotated[bool, typer.Option("--reverse", help="In the opposite order.")] = False,
+    group: Annotated[bool, typer.Option("--group", help="Put runs of the same experiment together.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the list again and again, until Ctrl-C.")] = False,
     runs_dir: RunsDir = None,
     as_json: AsJson = False,
 ) -> None:
     """List the runs, the newest first."""
+    if sort is not None and sort not in SORTS:
+        raise InputError(f"--sort {sort}: expected one of {', '.join(SORTS)}")
+    for one in state or []:
+        if one not in STATES:
+            raise InputError(f"--state {one}: expected one of {', '.join(STATES)}")
+    if watch and as_json:
+        raise InputError("--watch and --json: give one of them")
     directory = folder_of_runs(runs_dir)
-    found = [read_state(folder) for folder in list_runs(directory)]
-    if as_json:
-        print_json([_as_json(record) for record in found])
+    choice = Choice(pattern, tuple(state or ()), sort, is_reversed)
+    if not watch:
+        show_list(directory, choice, by_experiment=group, as_json=as_json)
         return
-    if not found:
-        print(f"no runs in {directory}; start one: muster train CartPole-v1")
+    try:
+        while True:
+            if sys.stdout.isatty():
+                print(_CLEAR, end="")
+            show_list(directory, choice, by_experiment=group)
+            sys.stdout.flush()
+            time.sleep(WATCH_SECONDS)
+    except KeyboardInterrupt:
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("run", "state", "iteration", "steps", "return", "updated"):
-        table.add_column(heading, justify="left" if heading in ("run", "state") else "right")
-    for record in found:
-        status = record.status
-        table.add_row(
-            printable(str(record.folder.path.relative_to(directory))),
-            status.shown_state,
-            str(status.iteration),
-            f"{status.steps:,}",
-            figure(status.return_mean),
-            f"{format_duration(max(0.0, time.time() - status.updated))} ago" if status.updated else "-",
-        )
-    console().print(table)
-    for record in found:
-        for problem in record.problems:
-            console().print(f"{printable(record.folder.name)}: {problem}")
-
-
-def _as_json(record: RunRecord) -> dict[str, object]:
-    status = {**asdict(record.status), "state": record.status.shown_state, "run": str(record.folder.path)}
-    return {**status, "problems": record.problems}

@@ -17,7 +17,8 @@ from muster.experiment.loading import load_experiment, parse_set
 from muster.experiment.schema import MOST_WORKERS
 
 if TYPE_CHECKING:
-    from muster.reports.scaling import Measured, Scaling
+    from muster.reports.scaling import Scaling
+    from muster.training.scaling_runs import Measured
 
 
 def scale(

@@ -16,6 +16,7 @@ from muster.runs.metrics import numbers
 from muster.runs.reading import RunRecord, printable, read_run
 
 SPARKLINE_WIDTH = 60
+_MOST_RETURNS = 100 * SPARKLINE_WIDTH
 
 
 def show(
@@ -53,7 +54,7 @@ def _show(record: RunRecord) -> None:
     reason = f": {printable(status.reason)}" if status.reason else ""
     table.add_row("state", status.shown_state + reason)
     table.add_row("progress", f"{status.steps:,} steps in {counted(status.iteration, 'iteration')}")
-    returns = sparkline(numbers(record.rows, "return/mean"), SPARKLINE_WIDTH)
+    returns = sparkline(record.rows.some_numbers("return/mean", _MOST_RETURNS), SPARKLINE_WIDTH)
     table.add_row("return", f"{figure(status.return_mean)}  {returns}")
     if seconds := numbers([row], "time/total"):
         speed = status.steps / seconds[0] if seconds[0] > 0 else 0
@@ -62,7 +63,7 @@ def _show(record: RunRecord) -> None:
         table.add_row("failures", printable(counts))
     saved = ", ".join(record.checkpoints) or "none yet"
     table.add_row("checkpoints", saved + (f" (best: {record.best})" if record.best else ""))
-    last = record.events[-1].get("event") if record.events else None
+    last = record.last_event.get("event") if record.last_event else None
     table.add_row("last event", printable(str(last)) if last is not None else "-")
     for problem in record.problems:
         table.add_row("problem", problem)

@@ -47,9 +47,9 @@ def give_signals_back(numbers: Iterable[signal.Signals] = tuple(EXIT_CODES)) -> 
 
 def _end_if_stuck(code: str | int | None) -> None:
     """End here if Ray, which the process could not leave, would hold up or crash the end of Python."""
-    from muster.clusters.local import is_stuck_in_ray
-
-    if is_stuck_in_ray():
+    # A command that did not import it has not used Ray.
+    local = sys.modules.get("muster.clusters.local")
+    if local is not None and local.is_stuck_in_ray():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)

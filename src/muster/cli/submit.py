@@ -39,6 +39,9 @@ class CommandAfterDashes(GroupedOptions):
         return super().parse_args(ctx, args)
 
 
+COMMAND_CLASS = CommandAfterDashes
+
+
 def submit(
     context: typer.Context,
     target: Annotated[

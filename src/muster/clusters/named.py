@@ -17,7 +17,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 
 from muster.clusters.ray_address import PREFIX, parse_ray_address
 from muster.errors import InputError, OwnershipError
-from muster.experiment.quantities import Duration
+from muster.experiment.fields import Duration
 from muster.experiment.source import read_toml
 
 PROJECT_FILE = "muster.toml"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
-
-from pydantic import BeforeValidator, Field
 
 _COUNT_SUFFIXES = {"k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
@@ -68,10 +65,6 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02d}m"
     return f"{minutes}m{whole % 60:02d}s"
-
-
-Count = Annotated[int, BeforeValidator(parse_count), Field(gt=0, le=LARGEST_COUNT)]
-Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, le=LONGEST_SECONDS)]
 
 
 def counted(number: float, noun: str) -> str:

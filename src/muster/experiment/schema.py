@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-from muster.experiment.quantities import LARGEST_COUNT, LARGEST_SEED, Count, Duration
+from muster.experiment.fields import Count, Duration
+from muster.experiment.quantities import LARGEST_COUNT, LARGEST_SEED
 from muster.experiment.section import Section
 from muster.experiment.sweep import SweepSection
 from muster.simulators.simulator import Simulator

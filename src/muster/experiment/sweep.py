@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from muster.experiment.quantities import Count
+from muster.experiment.fields import Count
 from muster.experiment.section import Section
 
 KINDS = ("grid", "choice", "uniform", "loguniform")

@@ -13,7 +13,7 @@ from muster.jobs.commands import UnansweredError
 from muster.jobs.schedulers import SCHEDULERS
 from muster.jobs.schedulers.model import Scheduler
 from muster.runs.folder import RunFolder
-from muster.runs.metrics import numbers, read_metrics
+from muster.runs.metrics import read_metrics
 
 START_SECONDS = 30.0
 """What is kept for the start of Ray on all hosts, when nothing was measured."""
@@ -61,7 +61,7 @@ def require_time(cluster: NamedCluster, needed: float | None) -> None:
 def measured_need(run: RunFolder) -> float | None:
     """Return what an iteration and its checkpoint took the run before; None if it has done none."""
     try:
-        totals = numbers(read_metrics(run.metrics), "time/total")
+        totals = read_metrics(run.metrics).numbers("time/total")
     except (OSError, ValueError):
         return None
     return max((after - before for before, after in pairwise([0.0, *totals])), default=None)

@@ -149,8 +149,8 @@ def _state(job: JobFolder, order: Order, answers: Answers) -> RunState:
         return_mean=status.return_mean,
         updated=status.updated,
         exit_code=last.exit_code if last else None,
-        node_hours=_node_hours(links, order, status),
-        cpu_efficiency=_efficiency(links, order),
+        node_hours=node_hours(links, order, status),
+        cpu_efficiency=cpu_efficiency(links, order),
         memory=max((link.memory for link in links if link.memory), default=None),
     )
 
@@ -228,8 +228,8 @@ def _last_heard(status: Status) -> str:
     return f"the run reported {status.state} {max(0.0, time.time() - status.updated):.0f} s ago"
 
 
-def _node_hours(links: Sequence[Link], order: Order, status: Status) -> float:
-    """Count a link without a recorded end until the next one, or until the run's last sign of life."""
+def node_hours(links: Sequence[Link], order: Order, status: Status) -> float:
+    """Return what links took; one without a recorded end counts until the next, or the run's last sign of life."""
     seconds = 0.0
     for link, following in zip_longest(links, links[1:]):
         end = link.ended or (following.started if following else max(link.started, status.updated))
@@ -237,7 +237,7 @@ def _node_hours(links: Sequence[Link], order: Order, status: Status) -> float:
     return seconds / 3600 * order.nodes
 
 
-def _efficiency(links: Sequence[Link], order: Order) -> float | None:
+def cpu_efficiency(links: Sequence[Link], order: Order) -> float | None:
     """Return the share of the CPUs that were asked for that was used, over the links that have said so."""
     measured = [link for link in links if link.ended is not None and link.cpu_seconds is not None]
     seconds = sum((link.ended or 0.0) - link.started for link in measured)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from muster.training.scaling_runs import Measured
+
 WORTHWHILE = 0.7
 """Efficiency below which more workers are not recommended."""
 CLEAR_GAIN = 1.1
@@ -17,24 +19,6 @@ FEWEST_POINTS = 3
 """Numbers of workers that must be measured before the law through them is a forecast."""
 LARGEST_ERROR = 0.1
 """By how much the law may miss one of them then."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What training with a number of workers took, per iteration: medians, in seconds; `hosts` if these vary."""
-
-    workers: int
-    steps: float
-    seconds: float
-    sample: float
-    learn: float
-    wait: float
-    hosts: int | None = None
-
-    @property
-    def speed(self) -> float:
-        """Steps a second, learning included."""
-        return self.steps / self.seconds
 
 
 @dataclass(frozen=True)

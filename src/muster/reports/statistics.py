@@ -1,7 +1,7 @@
-"""Statistics over few runs, as recommended by Agarwal et al. (2021), "Deep RL at the Edge of the Statistical Precipice".
+"""Statistics over few runs: interquartile mean, stratified bootstrap interval, probability of improvement.
 
-The interquartile mean, its stratified bootstrap interval, and the probability of improvement. A table of scores has a
-row for each run (seed) and a column for each task; runs are resampled within each task.
+As recommended by Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice". A
+table of scores has a row for each run (seed) and a column for each task; runs are resampled within each task.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def resampled(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Scor
 
 
 def interval_of_mean(scores: ArrayLike, resamples: int = RESAMPLES) -> Interval:
-    """Return the interquartile mean of a table, or of the runs of one task, with its stratified bootstrap interval."""
+    """Return the interquartile mean of a table, or of one task's runs, with its stratified bootstrap interval."""
     table = _table(scores)
     samples = interquartile_mean(resampled(table, resamples).reshape(resamples, -1))
     return _interval(float(interquartile_mean(table.ravel())), samples)
 
 
 def band(curves: ArrayLike, resamples: int = RESAMPLES) -> tuple[Scores, Scores, Scores]:
-    """Return interquartile mean, low and high ends of its interval at each point; curves have a row for each run."""
+    """Return interquartile mean and both ends of its interval at each point; curves have a row for each run."""
     table = np.asarray(curves, np.float64)
     drawn = np.random.default_rng(0).integers(len(table), size=(resamples, len(table)))
     # One point at a time, since all resamples of all points would need much memory.
@@ -63,7 +63,7 @@ def band(curves: ArrayLike, resamples: int = RESAMPLES) -> tuple[Scores, Scores,
 
 
 def probability_of_improvement(first: ArrayLike, second: ArrayLike, resamples: int = RESAMPLES) -> Interval:
-    """Return how likely a run of the first is better than one of the second, ties counting half, mean over tasks."""
+    """Return how likely a run of the first beats one of the second; ties count half; the mean over tasks."""
     one, other = _table(first), _table(second)
 
     def probability(left: Scores, right: Scores) -> NDArray[Any]:

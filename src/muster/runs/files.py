@@ -14,6 +14,9 @@ from muster.errors import StorageError
 from muster.files.ownership import OWN_FILE
 from muster.files.regular import open_regular, read_text
 
+_TAIL_BYTES = 65_536
+"""How much of a file's end is searched for its last line; lines are far shorter."""
+
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
@@ -71,15 +74,31 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
         lines = read_text(path).splitlines()
     except FileNotFoundError:
         return []
-    values = []
-    for line in lines:
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            values.append(value)
-    return values
+    return [value for line in lines if (value := _table(line)) is not None]
+
+
+def last_json_line(path: Path) -> dict[str, Any] | None:
+    """Return the last table of a `.jsonl` file, from its end alone; None if there is none.
+
+    Raises:
+        OSError: if the file is there, but cannot be read.
+    """
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            tail = file.read(_TAIL_BYTES)
+    except FileNotFoundError:
+        return None
+    lines = reversed(tail.decode("utf-8", errors="replace").splitlines())
+    return next((value for line in lines if (value := _table(line)) is not None), None)
+
+
+def _table(line: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def cut_json_lines(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:

@@ -104,7 +104,14 @@ class RunFolder:
         An experiment file alone does not make a run.
         """
         files = (self.experiment, self.sources, self.versions, self.status, self.metrics, self.events, self.lock)
-        return sum(map(is_there, files)) > 1 or bool(saved_checkpoints(self.checkpoints))
+        try:
+            # One look at the folder instead of one at each file: that is slow where the folder is on a network.
+            names = {path.name for path in self.path.iterdir()}
+        except (OSError, ValueError):
+            found = sum(map(is_there, files))
+        else:
+            found = sum(path.name in names for path in files)
+        return found > 1 or bool(saved_checkpoints(self.checkpoints))
 
 
 def runs_dir(given: str | Path | None = None) -> Path:

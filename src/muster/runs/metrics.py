@@ -1,15 +1,18 @@
-"""The record of a run's figures: `metrics.csv` and TensorBoard, the same names in both."""
+"""A run's metrics: writing `metrics.csv` and TensorBoard, the same names in both; reading `metrics.csv` fast."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import overload
 
-from muster.files.regular import read_text
+from muster.files.regular import read_bytes
 from muster.runs.files import explained, write_text
 from muster.runs.folder import RunFolder
 
@@ -24,8 +27,9 @@ FIRST_COLUMNS = (
     "failures/simulator",
     "failures/worker",
 )
-_MOST_DIGITS = 18
 TIME_COLUMNS = ("time/total", "time/sample", "time/learn", "time/wait")
+_COUNTS = re.compile(rb"[0-9]{1,18},[0-9]{1,18},")
+"""What a sound row begins with: iteration and steps."""
 
 
 def metric_column(name: str) -> str:
@@ -71,8 +75,7 @@ class MetricsRecord:
         self._tensorboard.close()
 
     def _cut_rows_after(self, last_iteration: int) -> list[dict[str, str]]:
-        rows = read_metrics(self._path)
-        kept = [row for row in rows if int(row["iteration"]) <= last_iteration]
+        kept = [row for row in read_metrics(self._path) if int(row["iteration"]) <= last_iteration]
         lines = [_line(self._columns)] + [_line([row.get(c) or None for c in self._columns]) for row in kept]
         write_text(self._path, "".join(lines))
         return kept
@@ -85,31 +88,101 @@ class MetricsRecord:
         self._tensorboard.add_event(Event(step=step, wall_time=time.time(), session_log=log))
 
 
-def read_metrics(path: Path) -> list[dict[str, str]]:
-    """Return the complete rows of a `metrics.csv`, as text; none if there are none that can be read."""
+class MetricsTable(Sequence[dict[str, str]]):
+    """The complete rows of a `metrics.csv`, as text by column names; damaged ones are left out.
+
+    Lines are looked at only when they are asked for: the last row, some values of a column or a whole column cost
+    much less than all rows.
+    """
+
+    def __init__(self, columns: Sequence[str] = (), lines: Sequence[bytes] = ()) -> None:
+        self.columns = tuple(columns)
+        self._all_lines = lines
+
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        return self._sound(self._all_lines)
+
+    def _sound(self, lines: Sequence[bytes]) -> list[bytes]:
+        commas, starts_well = len(self.columns) - 1, _COUNTS.match
+        return [line for line in lines if line.count(b",") == commas and starts_well(line)]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, str]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, str]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, str] | list[dict[str, str]]:
+        if isinstance(index, slice):
+            return [self._row(line) for line in self._lines[index]]
+        return self._row(self._lines[index])
+
+    def last(self) -> dict[str, str]:
+        """Return the newest row; empty if there is none."""
+        return next((self._row(line) for end in reversed(self._all_lines) for line in self._sound([end])), {})
+
+    def values(self, column: str) -> list[float]:
+        """Return a number for every row; NaN for a cell that is empty, damaged or infinite, or no such column."""
+        return self._values(column, self._lines)
+
+    def numbers(self, column: str) -> list[float]:
+        """Return the numbers of a column; cells without one are left out."""
+        return [value for value in self.values(column) if not math.isnan(value)]
+
+    def some_numbers(self, column: str, most: int) -> list[float]:
+        """Return at most so many numbers of a column, evenly spread over the rows."""
+        step = max(1, math.ceil(len(self._all_lines) / most))
+        values = self._values(column, self._sound(self._all_lines[::step]))
+        return [value for value in values if not math.isnan(value)]
+
+    def _values(self, column: str, lines: Sequence[bytes]) -> list[float]:
+        if column not in self.columns:
+            return [math.nan] * len(lines)
+        at = self.columns.index(column)
+        found = [_number(line.split(b",", at + 1)[at]) for line in lines]
+        return [value if math.isfinite(value) else math.nan for value in found]
+
+    def _row(self, line: bytes) -> dict[str, str]:
+        return dict(zip(self.columns, line.decode("utf-8", errors="replace").split(","), strict=True))
+
+
+def _number(cell: bytes) -> float:
     try:
-        return parse_metrics(read_text(path))
+        return float(cell)
+    except ValueError:
+        return math.nan
+
+
+def read_metrics(path: Path) -> MetricsTable:
+    """Return the complete rows of a `metrics.csv`; none if there are none that can be read."""
+    try:
+        return parse_metrics(read_bytes(path))
     except (OSError, ValueError):
-        return []
+        return MetricsTable()
 
 
-def parse_metrics(text: str) -> list[dict[str, str]]:
-    """Return the complete rows of a `metrics.csv`, as text; one that was cut off or damaged is left out.
+def parse_metrics(content: bytes) -> MetricsTable:
+    """Return the complete rows of a `metrics.csv`; one that was cut off or damaged is left out.
 
     Raises:
         ValueError: if it does not begin with the names of the columns.
     """
-    lines = text.replace("\0", "").splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        lines.pop()
+    # A crash may leave pages of zeros, an editor other line ends.
+    for found, wanted in ((b"\0", b""), (b"\r\n", b"\n")):
+        if found in content:
+            content = content.replace(found, wanted)
+    lines = content.split(b"\n")
+    lines.pop()
+    header = csv.reader(line.decode("utf-8", errors="replace") + "\n" for line in lines)
     try:
-        table = list(csv.reader(lines))
+        columns = next(header, [])
     except csv.Error as error:
         raise ValueError(f"not valid CSV: {error}") from None
-    if not table or table[0][: len(FIRST_COLUMNS)] != list(FIRST_COLUMNS):
+    if tuple(columns[: len(FIRST_COLUMNS)]) != FIRST_COLUMNS:
         raise ValueError("does not begin with the names of the columns")
-    rows = (dict(zip(table[0], cells, strict=True)) for cells in table[1:] if len(cells) == len(table[0]))
-    return [row for row in rows if _is_count(row["iteration"]) and _is_count(row["steps"])]
+    return MetricsTable(columns, lines[header.line_num :])
 
 
 def numbers(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
@@ -123,10 +196,6 @@ def numbers(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
         if math.isfinite(value):
             found.append(value)
     return found
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def _line(values: Sequence[object]) -> str:

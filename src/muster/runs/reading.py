@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from muster.errors import InputError
-from muster.experiment.loading import load_saved
-from muster.experiment.schema import Experiment
-from muster.files.regular import is_folder, is_there, odd_kind, read_bytes, read_text
+from muster.files.regular import is_folder, is_there, odd_kind, read_bytes
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
-from muster.runs.files import read_json_lines
+from muster.runs.files import last_json_line
 from muster.runs.folder import CODE, RunFolder
-from muster.runs.metrics import parse_metrics
+from muster.runs.metrics import MetricsTable, parse_metrics
 from muster.runs.status import Status, parse_status
+
+if TYPE_CHECKING:
+    from muster.experiment.schema import Experiment
 
 
 @dataclass
@@ -25,8 +26,8 @@ class RunRecord:
     folder: RunFolder
     status: Status = field(default_factory=lambda: Status("unknown"))
     experiment: Experiment | None = None
-    rows: list[dict[str, str]] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
+    rows: MetricsTable = field(default_factory=MetricsTable)
+    last_event: dict[str, Any] | None = None
     checkpoints: list[str] = field(default_factory=list)
     best: str | None = None
     problems: list[str] = field(default_factory=list)
@@ -34,11 +35,13 @@ class RunRecord:
     @property
     def last_row(self) -> dict[str, str]:
         """The newest row of the metrics; empty if there is none."""
-        return self.rows[-1] if self.rows else {}
+        return self.rows.last()
 
 
 def read_run(folder: RunFolder) -> RunRecord:
-    """Read all of a run folder."""
+    """Read how far a run has come: its state, experiment, metrics, checkpoints and last event."""
+    from muster.experiment.loading import load_saved
+
     record = read_state(folder)
     try:
         record.experiment = load_saved(folder.experiment).experiment
@@ -46,11 +49,11 @@ def read_run(folder: RunFolder) -> RunRecord:
         record.problems.append(_relative(str(error), folder))
     try:
         if is_there(folder.metrics):
-            record.rows = parse_metrics(read_text(folder.metrics))
+            record.rows = parse_metrics(read_bytes(folder.metrics))
     except (OSError, ValueError) as error:
         record.problems.append(_problem(folder.metrics, error))
     try:
-        record.events = read_json_lines(folder.events)
+        record.last_event = last_json_line(folder.events)
     except OSError as error:
         record.problems.append(_problem(folder.events, error))
     saved = Checkpoints(folder.checkpoints)
@@ -69,6 +72,8 @@ def read_experiment(folder: RunFolder, checkpoint: Path, notice: Callable[[str],
     Raises:
         InputError: if both cannot be read.
     """
+    from muster.experiment.loading import load_saved
+
     try:
         experiment = load_saved(folder.experiment).experiment
     except InputError as error:
@@ -138,4 +143,4 @@ def _relative(message: str, folder: RunFolder) -> str:
     """Return what is wrong with the experiment in a line."""
     lines = [line.strip() for line in message.replace(f"{folder.experiment}", folder.experiment.name).splitlines()]
     first = lines[0] if len(lines) == 1 or "problem" not in lines[0] else "; ".join(lines[1:])
-    return printable(first)
+    return printable(first if folder.experiment.name in first else f"{folder.experiment.name}: {first}")

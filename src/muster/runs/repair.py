@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from muster.errors import InputError
-from muster.files.regular import is_folder, is_regular, is_there, odd_kind, read_text
+from muster.files.regular import is_folder, is_regular, is_there, odd_kind, read_bytes
 from muster.runs.files import explained
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import parse_metrics
@@ -70,7 +70,7 @@ def remove(path: Path) -> None:
 
 def _metrics_problem(path: Path) -> str | None:
     try:
-        parse_metrics(read_text(path))
+        parse_metrics(read_bytes(path))
     except (OSError, ValueError) as error:
         return getattr(error, "strerror", None) or str(error)
     return None

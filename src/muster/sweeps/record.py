@@ -107,9 +107,10 @@ class SweepRecord:
         if status is None:
             return
         trial.state, trial.reason, trial.exit_code = status.shown_state, status.reason, status.exit_code
-        trial.iteration, trial.steps, trial.metric = status.iteration, status.steps, None
-        for row in read_metrics(run.metrics):
-            trial.add(row, self.metric)
+        trial.iteration, trial.steps = status.iteration, status.steps
+        rows = read_metrics(run.metrics)
+        trial.add(rows.last(), self.metric)
+        trial.metric = next(reversed(rows.numbers(self.metric)), None)
         trial.values = values_of(run, trial.values)
 
 

@@ -6,13 +6,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.clusters.hosts import cluster_hosts, reserved
 from muster.errors import InputError
 from muster.experiment import LoadedExperiment
-from muster.reports.scaling import Measured
 from muster.training.call import TrainOptions
 from muster.training.fitting_defaults import with_fitting_batch_size
 from muster.training.train import Training
@@ -20,6 +19,24 @@ from muster.training.train import Training
 WARM_UP = 2
 """Iterations that are not counted: scales are not known in the first, and caches are cold."""
 FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What training with a number of workers took, per iteration: medians, in seconds; `hosts` if these vary."""
+
+    workers: int
+    steps: float
+    seconds: float
+    sample: float
+    learn: float
+    wait: float
+    hosts: int | None = None
+
+    @property
+    def speed(self) -> float:
+        """Steps a second, learning included."""
+        return self.steps / self.seconds
 
 
 def measure_scaling(

@@ -1,0 +1,77 @@
+"""What an experiment is made of, key by key: beside the defaults, and beside other experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+import tomli_w
+from pydantic import ValidationError
+
+from muster.experiment.schema import Experiment
+
+_NOT_GIVEN = "-"
+
+
+def flat(experiment: Experiment) -> dict[str, str]:
+    """Return the value of every key, as text."""
+    return dict(_leaves(experiment.as_table()))
+
+
+def from_defaults(experiment: Experiment) -> dict[str, tuple[str, str]]:
+    """Return value and default of each key that differs from its default."""
+    algorithm = {"name": experiment.algorithm.name, "engine": experiment.algorithm.engine}
+    try:
+        plain = Experiment.model_validate({"env": {"id": experiment.env.id}, "algorithm": algorithm})
+    except ValidationError:
+        plain = Experiment.model_validate({"env": {"id": experiment.env.id}})
+    return {key: (one, other) for key, (one, other) in differences([experiment, plain]).items()}
+
+
+def as_new_file(experiment: Experiment, origin: str, *, everything: bool) -> str:
+    """Return a file that gives the same experiment under another name; without defaults unless all is wanted."""
+    table = {key: value for key, value in experiment.as_table().items() if key != "name"}
+    note = f"# The experiment of {origin}.\n"
+    if not everything:
+        given = from_defaults(experiment)
+        short = _only(table, {*given, "env.id", "algorithm.name"})
+        if Experiment.model_validate(short).as_table() == table:
+            table = short
+            note = f"# The experiment of {origin}; keys that are not here have their defaults.\n"
+    return note + tomli_w.dumps(table)
+
+
+def _only(table: Mapping[str, Any], keys: Container[str], prefix: str = "") -> dict[str, Any]:
+    """Return what of a table is at dotted keys."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            if inner := _only(value, keys, f"{prefix}{key}."):
+                found[key] = inner
+        elif f"{prefix}{key}" in keys:
+            found[key] = value
+    return found
+
+
+def differences(experiments: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:
+    """Return the keys in which experiments differ, each with the values of all."""
+    tables = [flat(experiment) for experiment in experiments]
+    keys = dict.fromkeys(key for table in tables for key in table)
+    found = {key: tuple(table.get(key, _NOT_GIVEN) for table in tables) for key in keys}
+    return {key: values for key, values in found.items() if len(set(values)) > 1}
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    found = []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            found += _leaves(value, f"{prefix}{key}.")
+        else:
+            found.append((f"{prefix}{key}", _text(value)))
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
