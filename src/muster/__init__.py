@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from muster import training
+    from muster.api.comparing import compare
     from muster.api.evaluating import evaluate
     from muster.api.policies import load_policy
     from muster.api.run import Run, runs
@@ -26,6 +27,7 @@ _HOMES = {
     "TrainOptions": ("muster.training", "TrainOptions"),
     "TrainResult": ("muster.training", "TrainResult"),
     "Training": ("muster.training", "Training"),
+    "compare": ("muster.api.comparing", "compare"),
     "evaluate": ("muster.api.evaluating", "evaluate"),
     "load_policy": ("muster.api.policies", "load_policy"),
     "sweep": ("muster.api.training", "sweep"),
@@ -42,6 +44,7 @@ __all__ = [
     "TrainResult",
     "Training",
     "__version__",
+    "compare",
     "evaluate",
     "load_policy",
     "runs",

@@ -16,6 +16,7 @@ from muster.training.call import TrainResult
 
 if TYPE_CHECKING:
     from muster.api.evaluating import RunEvaluation
+    from muster.api.pictures import Picture
     from muster.policies import Policy
 
 
@@ -58,12 +59,12 @@ class Run:
     def metrics(self) -> Any:
         """The rows of metrics.csv: a DataFrame if pandas is installed, else a list of dicts; None for no value."""
         rows = [{name: _number(text) for name, text in row.items()} for row in read_metrics(self._folder.metrics)]
-        return _as_frame(rows)
+        return as_frame(rows)
 
     @property
     def evaluations(self) -> Any:
         """The deterministic evaluations during training, in the same form."""
-        return _as_frame(read_json_lines(self._folder.evaluations))
+        return as_frame(read_json_lines(self._folder.evaluations))
 
     def policy(self, checkpoint: str = "best", *, trust: bool = False) -> Policy:
         """Load the policy of a checkpoint: `best`, `latest` or an iteration.
@@ -81,6 +82,21 @@ class Run:
         from muster.api.evaluating import evaluate
 
         return evaluate(self, episodes, **options)
+
+    def plot(self, *columns: str) -> Picture:
+        """Draw columns of the metrics over the steps; default: the return.
+
+        Raises:
+            InputError: if there is no such column.
+        """
+        from muster.api.pictures import Picture
+        from muster.reports.columns import require_columns
+        from muster.reports.history import read_history
+        from muster.reports.pictures import draw_columns
+
+        history, wanted = read_history(self._folder), list(columns) or ["return/mean"]
+        require_columns(wanted, history)
+        return Picture(draw_columns(history, wanted), f"{self.name}: {', '.join(wanted)}")
 
     def __repr__(self) -> str:
         status = self.status
@@ -110,7 +126,8 @@ def _number(text: str) -> float | int | None:
     return int(text) if text.lstrip("-").isdecimal() else float(text)
 
 
-def _as_frame(rows: list[dict[str, Any]]) -> Any:
+def as_frame(rows: list[dict[str, Any]]) -> Any:
+    """Return rows as a DataFrame if pandas is installed, else as they are."""
     try:
         import pandas
     except ImportError:

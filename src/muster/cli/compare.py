@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,12 +11,6 @@ from muster.cli.options import AsJson, RunsDir, writable_file
 from muster.cli.screen import columns, figure, print_json
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import printable
-
-if TYPE_CHECKING:
-    from muster.reports.comparison import Comparison
-
-PICTURES = (".png", ".pdf", ".svg")
-PAGES = (".html", ".htm")
 
 
 def compare(
@@ -35,7 +29,9 @@ def compare(
     The first is what the others are compared with. Of a sweep, its best trial is taken.
     """
     if output is not None:
-        writable_file("--output", output, (*PAGES, *PICTURES, ".csv"))
+        from muster.reports.comparison_file import PAGES, PICTURES, TABLES
+
+        writable_file("--output", output, (*PAGES, *PICTURES, *TABLES))
 
     from muster.reports.comparison import HEADINGS, as_rows
     from muster.reports.comparison import compare as read
@@ -44,7 +40,9 @@ def compare(
     comparison = read(runs, folder_of_runs(runs_dir))
     rows = as_rows(comparison)
     if output is not None:
-        _write(comparison, output)
+        from muster.reports.comparison_file import write_comparison
+
+        write_comparison(comparison, output)
     if as_json:
         groups = [dict(zip(HEADINGS, row, strict=True)) for row in rows]
         print_json({"groups": groups, "notes": comparison.notes(), "differences": comparison.differences()})
@@ -64,21 +62,3 @@ def compare(
         print(printable(note))
     if output is not None:
         print(f"wrote {output}")
-
-
-def _write(comparison: Comparison, output: Path) -> None:
-    from muster.reports.comparison import as_csv
-    from muster.runs.files import explained, write_text
-
-    suffix = output.suffix.lower()
-    with explained(output):
-        if suffix == ".csv":
-            write_text(output, as_csv(comparison))
-        elif suffix in PAGES:
-            from muster.reports.comparison_page import comparison_page
-
-            write_text(output, comparison_page(comparison))
-        else:
-            from muster.reports.pictures import draw_comparison
-
-            draw_comparison(comparison, output)

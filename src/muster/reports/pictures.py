@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from muster.reports.comparison import Comparison
 from muster.reports.history import RunHistory
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 COLORS = ("#0065a8", "#c44e00", "#00795a", "#9c3f86", "#7a5c00", "#4b5563")
 LINES = ("-", "--", ":")
 DOTS_PER_INCH = 130
 
 
-def draw_comparison(comparison: Comparison, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture in the format that the file's name says."""
+    figure.savefig(path, dpi=DOTS_PER_INCH)
+
+
+def draw_comparison(comparison: Comparison) -> Figure:
     """Draw curves with their intervals, and the final returns."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (curves, finals) = pyplot.subplots(1, 2, figsize=(11, 4.2), width_ratios=(2, 1))
+    figure = Figure(figsize=(11, 4.2))
+    curves, finals = figure.subplots(1, 2, width_ratios=(2, 1))
     for at, entry in enumerate(comparison.entries):
         color, style = COLORS[at % len(COLORS)], LINES[at // len(COLORS)]
         label = f"{_text(entry.name)} ({len(entry.group.runs)})"
@@ -43,20 +50,15 @@ def draw_comparison(comparison: Comparison, path: Path) -> None:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(path, dpi=DOTS_PER_INCH)
-    pyplot.close(figure)
+    return figure
 
 
-def draw_columns(run: RunHistory, columns: Sequence[str], path: Path) -> None:
+def draw_columns(run: RunHistory, columns: Sequence[str]) -> Figure:
     """Draw columns of a run's metrics over its steps, each in a chart of its own."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, charts = pyplot.subplots(
-        len(columns), 1, figsize=(8, 0.6 + 2.6 * len(columns)), squeeze=False, sharex=True
-    )
+    figure = Figure(figsize=(8, 0.6 + 2.6 * len(columns)))
+    charts = figure.subplots(len(columns), 1, squeeze=False, sharex=True)
     steps = run.column("steps")
     for chart, column in zip(charts[:, 0], columns, strict=True):
         values = run.column(column)
@@ -68,8 +70,7 @@ def draw_columns(run: RunHistory, columns: Sequence[str], path: Path) -> None:
     charts[0, 0].set_title(_text(run.folder.name))
     charts[-1, 0].set_xlabel("simulator steps")
     figure.tight_layout()
-    figure.savefig(path, dpi=DOTS_PER_INCH)
-    pyplot.close(figure)
+    return figure
 
 
 def _text(text: str) -> str:
