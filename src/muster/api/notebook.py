@@ -29,7 +29,7 @@ class NotebookView(LiveView):
     """The live view, drawn as text into one output of a notebook; notices stay above it."""
 
     def __init__(self) -> None:
-        super().__init__(Console(file=io.StringIO(), width=WIDTH), verbose=False)
+        super().__init__(Console(file=io.StringIO(), width=WIDTH, force_jupyter=False), verbose=False)
         self._display: Any = None
         self._drawn_at = 0.0
         self._head = ""
@@ -72,7 +72,7 @@ class NotebookView(LiveView):
     def _draw(self) -> None:
         from IPython.display import display
 
-        console = Console(file=io.StringIO(), width=WIDTH, record=True)
+        console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)
         console.print(self._render())
         text = "\n".join(part for part in (self._head, *self._notices, console.export_text().rstrip()) if part)
         bundle = {"text/plain": text}
