@@ -119,7 +119,7 @@ class FourValues(gymnasium.Env[Any, Any]):
     def __init__(self, limited: bool = True) -> None:
         self.limited, self.steps = limited, 0
 
-    def reset(self, *, seed: int | None = None) -> Any:
+    def reset(self, *, seed: int | None = None) -> Any:  # type: ignore[override]
         super().reset(seed=seed)
         self.steps = 0
         return self.observe()

@@ -21,7 +21,9 @@ from muster.runs.groups import find_group
 from muster.runs.reading import RunRecord, printable, read_state
 from muster.runs.summary import short_simulator, summarize
 
-_LONGEST_NAME = 20
+_LONGEST_NAME, _FOLDED = 16, 11
+"""Widths to which names of runs and simulators are folded in a narrow terminal."""
+_WIDE = 100
 
 
 def runs(
@@ -45,19 +47,20 @@ def runs(
     if not found:
         print(f"no runs in {directory}; start one: muster train CartPole-v1")
         return
-    console().print(_table(found, directory), soft_wrap=False)
+    screen = console()
+    screen.print(_table(found, directory, screen.width), soft_wrap=False)
     for record in found:
         for problem in record.problems:
             console().print(f"{printable(record.folder.name)}: {problem}")
 
 
-def _table(found: Sequence[RunRecord], directory: Path) -> Table:
+def _table(found: Sequence[RunRecord], directory: Path, width: int) -> Table:
     """Return the runs as a table; in a narrow terminal, names are folded."""
     names = [printable(str(record.folder.path.relative_to(directory))) for record in found]
     table = Table(box=None, pad_edge=False)
     table.add_column("run", overflow="fold", min_width=min(_LONGEST_NAME, max(map(len, names))))
     table.add_column("state", no_wrap=True, min_width=max(len(record.status.shown_state) for record in found))
-    table.add_column("simulator", overflow="fold")
+    table.add_column("simulator", overflow="fold", max_width=_FOLDED if width < _WIDE else None)
     table.add_column("algorithm", no_wrap=True, min_width=len("algorithm"))
     for heading in ("steps", "return", "time", "ago"):
         table.add_column(heading, justify="right", no_wrap=True)
