@@ -91,7 +91,7 @@ def test_runs_have_simulator_algorithm_and_time(folder: Path) -> None:
     narrow = muster("runs", cwd=folder, COLUMNS="80").stdout
     assert narrow.splitlines()[0].split()[-1] == "ago"
     assert max(map(len, narrow.splitlines())) <= 80
-    assert long in "".join(line[:16].strip() for line in narrow.splitlines())
+    assert long in "".join(line[: narrow.index(" state")].strip() for line in narrow.splitlines())
     assert len(muster("runs", "tuned", cwd=folder).stdout.splitlines()) == 3
     found = json.loads(muster("runs", "house", "--json", cwd=folder).stdout)
     assert [(run["simulator"], run["algorithm"]) for run in found] == [("CartPole-v1", "PPO")] * 2
