@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import webbrowser
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from muster.clusters.launching.dashboard_record import DashboardRecord, read_das
 from muster.clusters.named import FoundCluster, NamedCluster
 from muster.errors import InputError, JobError, OwnershipError
 from muster.jobs.dashboard import tensorboard
-from muster.jobs.dashboard.find_dashboard import find_dashboard, why_none
+from muster.jobs.dashboard.find_dashboard import find_dashboard, find_folder, why_none
 from muster.jobs.dashboard.hop import hop
 from muster.jobs.dashboard.page import await_page, free_port, show_page
 from muster.jobs.dashboard.tensorboard import open_tensorboard
@@ -322,6 +323,55 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def _write_curve(run: Path) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(run / "tensorboard"))
+    writer.add_event(Event(step=1, summary=Summary(value=[Summary.Value(tag="return/mean", simple_value=1.0)])))
+    writer.close()
+
+
+def _curves(address: str, count: int) -> list[str]:
+    """Return the names of the curves, once there are so many."""
+    found: list[str] = []
+
+    def are_there() -> bool:
+        with urllib.request.urlopen(f"{address}/data/runs") as answer:
+            found[:] = json.load(answer)
+        return len(found) == count
+
+    wait_until(are_there, f"{count} curves, not {found}")
+    return sorted(found)
+
+
+def test_curves_have_the_names_of_their_runs_and_returns_come_first(tmp_path: Path) -> None:
+    _write_curve(tmp_path / "alone")
+    _write_curve(tmp_path / "house" / "seed-0")
+    with open_tensorboard(tmp_path / "alone") as address:
+        assert _curves(address, 1) == ["alone"]
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(tensorboard.with_returns_first(address)).query)
+        assert json.loads(query["pinnedCards"][0])[0] == {"plugin": "scalars", "tag": "return/mean"}
+    with open_tensorboard(tmp_path) as address:
+        assert _curves(address, 2) == ["alone", "house/seed-0"]
+        _write_curve(tmp_path / "house" / "seed-1")  # begins while TensorBoard is open
+        assert _curves(address, 3) == ["alone", "house/seed-0", "house/seed-1"]
+
+
+def test_the_folder_of_several_runs_is_found(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for name in ("seed-0", "seed-1"):
+        folder = runs / "house" / name
+        folder.mkdir(parents=True)
+        for file in ("experiment.toml", "status.json"):
+            (folder / file).write_text("{}")
+    assert find_folder("house", runs) == runs / "house"
+    assert find_folder(str(runs), runs) == runs
+    with pytest.raises(InputError, match="no run 'nothing'"):
+        find_folder("nothing", runs)
 
 
 def test_tensorboard_listens_here_alone_and_ends_with_its_caller(tmp_path: Path) -> None:

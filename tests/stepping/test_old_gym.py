@@ -119,7 +119,7 @@ class FourValues(gymnasium.Env[Any, Any]):
     def __init__(self, limited: bool = True) -> None:
         self.limited, self.steps = limited, 0
 
-    def reset(self, *, seed: int | None = None) -> Any:
+    def reset(self, *, seed: int | None = None) -> Any:  # type: ignore[override]
         super().reset(seed=seed)
         self.steps = 0
         return self.observe()
@@ -160,7 +160,7 @@ def make_wrapped() -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TimeLimit(FourValues(limited=False), 3)
 
 
-gymnasium.register("FourValues-v0", entry_point=FourValues, max_episode_steps=100)
+gymnasium.register("FourValues-v0", entry_point="tests.stepping.test_old_gym:FourValues", max_episode_steps=100)
 
 
 @pytest.mark.parametrize("name", ["FourValues", "FourValuesUnseen"])

@@ -79,7 +79,6 @@ def test_without_the_extra_the_message_has_the_one_command(
     monkeypatch.setattr(importlib.import_module("muster.sweeps.sweep"), "find_spec", without_optuna)
     section = {"parameters": {"algorithm.lr": {"uniform": [0.1, 1.0]}}, "search": "optuna"}
     loaded = load_experiment("CartPole-v1", [Override("sweep", section, "test")])
-    with pytest.raises(
-        InputError, match=r"a sweep needs optuna\n    in the folder of muster's source: pip install '\.\[sweep\]'"
-    ):
+    expected = r"a sweep needs optuna\n    in the folder of muster's source: pip install '\.\[sweep\]'"
+    with pytest.raises(InputError, match=expected):
         sweep(loaded, SweepOptions(tmp_path), None)  # type: ignore[arg-type]

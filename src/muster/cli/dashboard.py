@@ -120,7 +120,7 @@ def _print_page(run: str, page: RayPage) -> None:
 def _open_tensorboard(held: ExitStack, run: str, directory: Path, elsewhere: RunElsewhere | None) -> str | None:
     """Open TensorBoard and print its address; not on a login node, where other users could look at it."""
     from muster.jobs.dashboard.find_dashboard import find_dashboard, find_folder, is_by_scheduler
-    from muster.jobs.dashboard.tensorboard import kept_up_to_date, open_tensorboard
+    from muster.jobs.dashboard.tensorboard import kept_up_to_date, open_tensorboard, with_returns_first
 
     if elsewhere is not None:
         folder = elsewhere.path / elsewhere.member
@@ -138,7 +138,7 @@ def _open_tensorboard(held: ExitStack, run: str, directory: Path, elsewhere: Run
     address = held.enter_context(open_tensorboard(folder))
     console().print(f"TensorBoard: {address}")
     sys.stdout.flush()
-    return address
+    return with_returns_first(address)
 
 
 def _show(addresses: list[str]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from muster.cli.group_views import evaluate_group
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust
 from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import InputError
@@ -17,6 +18,7 @@ from muster.runs.checkpoints import BEST, LATEST, Checkpoints, verify
 from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.groups import find_group
 from muster.runs.reading import read_experiment
 
 if TYPE_CHECKING:
@@ -48,7 +50,50 @@ def evaluate(
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a run's best policy act for some episodes and print its mean return."""
+    """Let a run's best policy act for some episodes and print its mean return.
+
+    Of a sweep: its best trial's; of a folder of several seeds: each one's, in the same episodes.
+    """
+    group = find_group(run, folder_of_runs(runs_dir))
+    if group is not None and last is not None:
+        raise InputError(f"--last {last}: {group.path} holds several runs\n    name one of them")
+
+    def evaluate_one(run: str, seed: int | None) -> dict[str, Any]:
+        return _evaluate(
+            run,
+            episodes,
+            checkpoint,
+            last,
+            seed,
+            baseline,
+            folder_of_runs(runs_dir),
+            stochastic=stochastic,
+            trust=trust,
+            as_json=as_json,
+        )
+
+    if group is not None:
+        evaluate_group(group, evaluate_one, seed, as_json=as_json)
+        return
+    found = evaluate_one(run, seed)
+    if as_json:
+        print_json(found)
+
+
+def _evaluate(
+    run: str,
+    episodes: int,
+    checkpoint: str,
+    last: int | None,
+    seed: int | None,
+    baseline: str | None,
+    directory: Path,
+    *,
+    stochastic: bool,
+    trust: bool,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Evaluate one run, and print it unless JSON is wanted; return what JSON says of it."""
     from muster.policies import load_policy
     from muster.stepping.apart import ApartProcess
     from muster.stepping.evaluation import evaluate_baseline, evaluate_saved
@@ -59,7 +104,6 @@ def evaluate(
     if last is not None and checkpoint != BEST:
         raise InputError(f"--checkpoint {checkpoint} and --last {last} exclude each other\n    give one of them")
     which = checkpoint if last is None else LATEST
-    directory = folder_of_runs(runs_dir)
     folder, path = find_checkpoint(run, which, directory, show_notice)
     if last is not None and any((base / run).resolve() == path.resolve() for base in (Path(), directory)):
         raise InputError(f"--last {last}: {run} is a checkpoint\n    name its run: {folder.path}")
@@ -89,10 +133,9 @@ def evaluate(
     finally:
         process.close()
     if last is not None:
-        _report_mean(folder, paths, results, as_json=as_json)
-    elif as_json:
-        compared = {} if rule is None else {"baseline": {"rule": baseline, **rule.record()}}
-        print_json({"run": str(folder.path), "checkpoint": str(path), **results[0].record(), **compared})
+        return _mean(folder, paths, results, as_json=as_json)
+    compared = {} if rule is None else {"baseline": {"rule": baseline, **rule.record()}}
+    return {"run": str(folder.path), "checkpoint": str(path), **results[0].record(), **compared}
 
 
 def _newest(folder: RunFolder, count: int) -> list[Path]:
@@ -140,15 +183,15 @@ def _compare(result: Evaluation, rule: Evaluation, name: str) -> None:
     screen.print(f"the policy is better in {better} of {counted(result.episodes, 'episode')}{ties}")
 
 
-def _report_mean(folder: RunFolder, paths: list[Path], results: list[Evaluation], *, as_json: bool) -> None:
-    """Print the mean over checkpoints; the deviation is that between them."""
+def _mean(folder: RunFolder, paths: list[Path], results: list[Evaluation], *, as_json: bool) -> dict[str, Any]:
+    """Return the mean over checkpoints, and print it unless JSON is wanted; the deviation is that between them."""
     means = [result.return_mean for result in results]
     mean, deviation = fmean(means), pstdev(means)
-    if as_json:
-        pairs = zip(paths, results, strict=True)
-        each = [{"checkpoint": str(path), **result.record()} for path, result in pairs]
-        summary = {"return_mean": mean, "return_std_between": deviation}
-        print_json({"run": str(folder.path), "checkpoints": each, **summary})
-        return
-    count = counted(len(paths), "checkpoint")
-    console().print(f"mean of the last {count}: return {figure(mean)} ± {figure(deviation)} between checkpoints")
+    if not as_json:
+        count = counted(len(paths), "checkpoint")
+        text = f"mean of the last {count}: return {figure(mean)} ± {figure(deviation)} between checkpoints"
+        console().print(text)
+    pairs = zip(paths, results, strict=True)
+    each = [{"checkpoint": str(path), **result.record()} for path, result in pairs]
+    summary = {"return_mean": mean, "return_std_between": deviation}
+    return {"run": str(folder.path), "checkpoints": each, **summary}

@@ -12,6 +12,7 @@ from muster.cli.options import AsJson, RunsDir
 from muster.cli.run_list import SORTS, Choice, show_list
 from muster.errors import InputError
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.groups import find_group
 from muster.runs.status import STATES
 
 WATCH_SECONDS = 2.0
@@ -20,7 +21,10 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 def runs(
     pattern: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only runs with this in their name; may have * and ?.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="A sweep or folder of several seeds, or a part of names; may have * and ?."
+        ),
     ] = None,
     state: Annotated[
         list[str] | None, typer.Option(metavar="STATE", help="Only runs in this state; may be repeated.")
@@ -43,6 +47,8 @@ def runs(
     if watch and as_json:
         raise InputError("--watch and --json: give one of them")
     directory = folder_of_runs(runs_dir)
+    if pattern is not None and (found := find_group(pattern, directory)) is not None:
+        directory, pattern = found.path, None
     choice = Choice(pattern, tuple(state or ()), sort, is_reversed)
     if not watch:
         show_list(directory, choice, by_experiment=group, as_json=as_json)

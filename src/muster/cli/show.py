@@ -6,12 +6,14 @@ from dataclasses import asdict
 
 from rich.table import Table
 
+from muster.cli.group_views import show_group
 from muster.cli.options import AsJson, Run, RunsDir
 from muster.cli.screen import console, figure, print_json, sparkline
 from muster.experiment.quantities import counted, format_duration
 from muster.files.shown import short_name
 from muster.runs.finding import find_run
 from muster.runs.folder import runs_dir as folder_of_runs
+from muster.runs.groups import find_group
 from muster.runs.metrics import numbers
 from muster.runs.reading import RunRecord, printable, read_run
 
@@ -24,7 +26,13 @@ def show(
     runs_dir: RunsDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one run: state, results, checkpoints, last event, and what of its folder cannot be read."""
+    """Show one run: state, results, checkpoints, last event, and what of its folder cannot be read.
+
+    Of a sweep or a folder of several seeds: all its runs.
+    """
+    if (group := find_group(run, folder_of_runs(runs_dir))) is not None:
+        show_group(group, as_json=as_json)
+        return
     record = read_run(find_run(run, folder_of_runs(runs_dir)))
     if as_json:
         print_json(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from muster.engines.engine import Plan, Request
 from muster.errors import InputError, Problem
@@ -38,6 +39,32 @@ def problems_without_simulator(loaded: LoadedExperiment) -> list[Problem]:
     with _rllib_needed(loaded):
         from muster.engines.rllib import plan
     return plan.problems_without_simulator(loaded)
+
+
+def with_engine_defaults(loaded: LoadedExperiment) -> LoadedExperiment:
+    """Return the experiment with the defaults of its engine.
+
+    Raises:
+        InputError: if the engine is not installed.
+    """
+    if loaded.experiment.algorithm.engine == "builtin":
+        return loaded
+    with _rllib_needed(loaded):
+        from muster.engines.rllib import plan
+    return plan.with_defaults(loaded)
+
+
+def own_hyperparameters(loaded: LoadedExperiment) -> dict[str, Any]:
+    """Return the keys that the experiment's algorithm takes besides those of the schema, with their defaults.
+
+    Raises:
+        InputError: if the engine is not installed.
+    """
+    if loaded.experiment.algorithm.engine == "builtin":
+        return {}
+    with _rllib_needed(loaded):
+        from muster.engines.rllib import plan
+    return plan.own_hyperparameters(loaded)
 
 
 @contextmanager

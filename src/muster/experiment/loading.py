@@ -173,7 +173,7 @@ def _load(
         raise ExperimentError(str(lines.path), problems + sweep_problems(table, given, lines)) from None
     if problems := sweep_problems(table, given, lines):
         raise ExperimentError(str(lines.path), problems)
-    experiment = _with_search_paths(experiment, folder)
+    experiment = _with_search_paths(experiment, folder, given)
     # A section without a key, such as `[stop]` alone, gives nothing.
     keys = [key for key, _ in _leaves(experiment.as_table())]
     sources = {key: DEFAULT if section_model(key) else given.get(key, DEFAULT) for key in keys}
@@ -181,32 +181,37 @@ def _load(
     return LoadedExperiment(experiment, sources, places, str(lines.path))
 
 
-def _with_search_paths(experiment: Experiment, base: Path | None) -> Experiment:
+def _with_search_paths(experiment: Experiment, base: Path | None, given: Mapping[str, str]) -> Experiment:
     """Make the places to import from absolute, so that the run's own copy of the file works anywhere.
 
-    That copy is resolved already, and is no place to import from.
+    Paths in a file are relative to the file, those of flags to the current folder. The run's copy is resolved
+    already, and is no place to import from.
     """
     here = Path.cwd()
-    paths = [str(((base or here) / path).resolve()) for path in experiment.env.paths]
+    root = here if base is None or given.get("env.paths", "").startswith("--") else base
+    paths = [str((root / path).resolve()) for path in experiment.env.paths]
     for extra in (base or here, here):
         if str(extra) not in paths:
             paths.append(str(extra))
     if base is None:
         return experiment.model_copy(update={"env": experiment.env.model_copy(update={"paths": paths})})
     require_plain({"folder": paths}, "env.paths")
-    env = experiment.env.model_copy(update={"paths": paths, "id": _absolute(experiment.env.id, base)})
+    env = experiment.env.model_copy(
+        update={"paths": paths, "id": _absolute(experiment.env.id, base, given.get("env.id"))}
+    )
     model = experiment.model
     if model.class_ is not None:
-        model = model.model_copy(update={"class_": _absolute(model.class_, base)})
+        model = model.model_copy(update={"class_": _absolute(model.class_, base, given.get("model.class"))})
     return experiment.model_copy(update={"env": env, "model": model})
 
 
-def _absolute(name: str, base: Path) -> str:
+def _absolute(name: str, base: Path, source: str | None) -> str:
     """Make the path of `path/to/file.py:Class` absolute; other names stay as they are."""
     file, colon, attribute = name.rpartition(":")
     if not colon or not file.endswith(".py"):
         return name
-    found = next((folder / file for folder in (base, Path.cwd()) if (folder / file).is_file()), base / file)
+    folders = (Path.cwd(), base) if source and source.startswith("--") else (base, Path.cwd())
+    found = next((folder / file for folder in folders if (folder / file).is_file()), folders[0] / file)
     return f"{found.resolve()}:{attribute}"
 
 

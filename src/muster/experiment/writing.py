@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,20 @@ def experiment_toml(experiment: Experiment) -> str:
     return tomli_w.dumps(experiment.as_table())
 
 
-def starting_file(env_id: str, algorithm: str = "PPO") -> str:
-    """Return a commented experiment with every key, those that have a default commented out."""
+def starting_file(
+    env_id: str,
+    algorithm: str = "PPO",
+    *,
+    chosen: Mapping[str, tuple[Any, str]] | None = None,
+    own: Mapping[str, Any] | None = None,
+    paths: Sequence[str] = (),
+) -> str:
+    """Return a commented experiment with every key, those that have a default commented out.
+
+    `chosen` are values of defaults that depend on something, each with the reason; `own` further keys of the
+    algorithm with their defaults; `paths` what `env.paths` must be for the simulator to be found.
+    """
+    chosen = chosen or {}
     minimal = {"env": {"id": env_id}, "algorithm": {"name": algorithm}}
     require_plain(minimal, "ID")
     try:
@@ -39,9 +52,10 @@ def starting_file(env_id: str, algorithm: str = "PPO") -> str:
     table = {**experiment.as_table(), "sweep": SweepSection().model_dump(exclude={"parameters"})}
     lines = [
         "# An experiment of muster: which simulator, which algorithm, how long, on what.",
-        "# Lines that start with `#` show the defaults. Train with: muster train THIS-FILE",
+        "# Lines that start with `#` show defaults; `Here:` says why, where one depends on something. `Example:`",
+        "# marks what is no default, but shows what a value looks like. Train with: muster train THIS-FILE",
         "",
-        *_entry("name", "my-run", Experiment.model_fields["name"].description, commented=True),
+        *_entry("name", "my-run", Experiment.model_fields["name"].description, commented=True, mark=_EXAMPLE),
         *_entry("seed", table["seed"], Experiment.model_fields["seed"].description, commented=True),
     ]
     for section in Experiment.model_fields:
@@ -53,10 +67,35 @@ def starting_file(env_id: str, algorithm: str = "PPO") -> str:
         for name, field in model.model_fields.items():
             key = field.alias or name
             given = key in ("id", "name")
-            value = table[section].get(key)
-            value = _EXAMPLES.get(f"{section}.{key}") if value is None else value
-            lines += _entry(key, value, field.description, commented=not given)
+            value, mark = table[section].get(key), ""
+            if (dotted := f"{section}.{key}") in chosen:
+                value, reason = chosen[dotted]
+                mark = f"Here: {reason}. "
+            elif dotted == "env.paths" and paths:
+                value, given = list(paths), True
+            elif value is None:
+                value, mark = _EXAMPLES.get(dotted), _EXAMPLE
+            lines += _entry(key, value, field.description, commented=not given, mark=mark)
+        if section == "algorithm":
+            lines += _own_entries(own or {})
     return "\n".join(lines) + "\n"
+
+
+def _own_entries(own: Mapping[str, Any]) -> list[str]:
+    """Return the entries of an algorithm's further keys: those that TOML can hold, and the names of the others."""
+    lines, others = [], []
+    for key, value in own.items():
+        plain = list(value) if isinstance(value, tuple) else value
+        try:
+            lines += _entry(key, plain, "RLlib's default.", commented=True)
+        except (TypeError, ValueError):
+            others.append(key)
+    if others:
+        lines.append(f"## RLlib's, too, without a default that can be written here: {', '.join(others)}")
+    return lines
+
+
+_EXAMPLE = "Example: "
 
 
 _EXAMPLES: dict[str, Any] = {
@@ -80,8 +119,8 @@ _EXAMPLES: dict[str, Any] = {
 }
 
 
-def _entry(key: str, value: Any, description: str | None, *, commented: bool) -> list[str]:
-    return [f"{'# ' if commented else ''}{key} = {_inline(value)}  # {description}"]
+def _entry(key: str, value: Any, description: str | None, *, commented: bool, mark: str = "") -> list[str]:
+    return [f"{'# ' if commented else ''}{key} = {_inline(value)}  # {mark}{description}"]
 
 
 def _inline(value: Any) -> str:
@@ -140,7 +179,7 @@ def _table(title: str, model: type[Any], *, skip_sections: bool = False) -> list
     return [f"## {title}", "", doc, "", "| key | default | meaning |", "|---|---|---|", *rows, ""]
 
 
-def write_starting_file(path: Path, env_id: str, algorithm: str) -> None:
-    """Write the commented file; never over one that exists."""
+def write_starting_file(path: Path, text: str) -> None:
+    """Write a commented file; never over one that exists."""
     with path.open("x", encoding="utf-8") as file:
-        file.write(starting_file(env_id, algorithm))
+        file.write(text)

@@ -146,8 +146,8 @@ def _returned(env: gymnasium.Env[Any, Any], method: str) -> set[int | None]:
     }
 
 
-def _with_info(result: Any) -> Any:
-    """Return what `reset` gave as observation and info."""
+def _with_info(result: Any) -> tuple[Any, dict[str, Any]]:
+    """Return what `reset` gave as observation and info: itself, if it is these already."""
     if isinstance(result, tuple) and len(result) == _OF_RESET and isinstance(result[1], dict):
         return result
     return result, {}

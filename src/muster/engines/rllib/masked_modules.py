@@ -63,7 +63,7 @@ class MaskedPPO(DefaultPPOTorchRLModule):  # type: ignore[misc]
 
 def _masked(outputs: dict[str, Any], allowed: torch.Tensor) -> dict[str, Any]:
     logits = outputs[Columns.ACTION_DIST_INPUTS]
-    return {**outputs, Columns.ACTION_DIST_INPUTS: torch.where(allowed, logits, FORBIDDEN)}
+    return {**outputs, Columns.ACTION_DIST_INPUTS: torch.where(allowed, logits, float(FORBIDDEN))}
 
 
 class ExploringDQN(DefaultDQNTorchRLModule):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from muster.engines.rllib.algorithms import ALGORITHMS
 from muster.engines.rllib.config import Subject, make_config, quieten
 from muster.engines.rllib.engine import RLlibEngine
 from muster.engines.rllib.env import GuardedSimulator
-from muster.engines.rllib.hyperparameters import problems_with_keys
+from muster.engines.rllib.hyperparameters import hyperparameter_names, problems_with_keys
 from muster.engines.rllib.masked_modules import MODULES
 from muster.errors import ExperimentError, Problem
 from muster.experiment import LoadedExperiment
@@ -68,7 +68,7 @@ def make_rllib_plan(request: Request) -> RLlibPlan:
         ExperimentError: with all of them.
     """
     quieten()
-    loaded = _with_defaults(request.loaded)
+    loaded = with_defaults(request.loaded)
     experiment = loaded.experiment
     observations, actions, problems = _spaces(request, loaded)
     is_masked = bool(mask_sizes(actions)) and ("mask" in observations or request.survey.gives_mask)
@@ -92,7 +92,7 @@ def make_rllib_plan(request: Request) -> RLlibPlan:
     return RLlibPlan(loaded, request.simulator, subject, request.num_workers, needs)
 
 
-def _with_defaults(loaded: LoadedExperiment) -> LoadedExperiment:
+def with_defaults(loaded: LoadedExperiment) -> LoadedExperiment:
     """Settle what has another default here: RLlib's own network, and no scales where experience is replayed."""
     if not isinstance(loaded.experiment.algorithm, RLlibSection):
         return loaded
@@ -156,9 +156,17 @@ _SPACE_NAMES = {"discrete": "Discrete", "multi_discrete": "MultiDiscrete", "box"
 _BUILTIN_KEYS = {"action_bounds", "log_std_init", "use_sde", "sde_sample_freq"}
 
 
+def own_hyperparameters(loaded: LoadedExperiment) -> dict[str, Any]:
+    """Return RLlib's hyperparameters of an experiment's algorithm that the schema does not have, with defaults."""
+    algorithm = loaded.experiment.algorithm
+    config = ALGORITHMS[algorithm.name].new_config(algorithm.name)
+    names = sorted(hyperparameter_names(config) - set(type(algorithm).model_fields))
+    return {name: vars(config)[name] for name in names if name in vars(config)}
+
+
 def problems_without_simulator(loaded: LoadedExperiment) -> list[Problem]:
     """Return what is wrong with an experiment's keys, whatever its simulator."""
-    return _key_problems(_with_defaults(loaded))
+    return _key_problems(with_defaults(loaded))
 
 
 def _key_problems(loaded: LoadedExperiment) -> list[Problem]:

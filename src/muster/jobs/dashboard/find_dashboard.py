@@ -16,6 +16,7 @@ from muster.jobs.states import read_states
 from muster.jobs.submission_plan import CLUSTER
 from muster.runs.finding import find_run
 from muster.runs.folder import RunFolder
+from muster.runs.groups import find_group
 from muster.runs.status import heartbeat_is_fresh, read_status
 
 LAUNCHES = "launches"
@@ -40,13 +41,17 @@ class FoundDashboard:
 
 
 def find_folder(run: str, directory: Path) -> Path:
-    """Find the folder of a run that was submitted or trained on this file system.
+    """Find the folder of a run that was submitted or trained on this file system, or a folder of several runs.
 
     Raises:
         InputError: naming the runs there are.
     """
     if any(JobFolder(path).exists() for path in (Path(run), directory / run)):
         return find_job(run, directory).path
+    if (group := find_group(run, directory)) is not None:
+        return group.path.resolve()
+    if run and Path(run).resolve() == directory.resolve():
+        return directory.resolve()
     return find_run(run, directory).path.resolve()
 
 
