@@ -59,6 +59,9 @@ def starting_file(
         *_entry("seed", table["seed"], Experiment.model_fields["seed"].description, commented=True),
     ]
     for section in Experiment.model_fields:
+        if section == "metrics":
+            lines += ["", f"[metrics]  # {Experiment.model_fields[section].description}"]
+            lines += _entry("energy", "sum", 'of info["energy"].', commented=True, mark=_EXAMPLE)
         model = section_model(section, algorithm)
         if model is None:
             continue
