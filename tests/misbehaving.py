@@ -257,10 +257,11 @@ class Odd(gymnasium.Env[Any, Any]):
         ]
 
 
-class LosesMask(gymnasium.Env[Any, Any]):
-    """Has a mask in all its observations but the last of an episode."""
+class LosesPart(gymnasium.Env[Any, Any]):
+    """Has all parts in its observations but in the last one of an episode."""
 
-    def __init__(self) -> None:
+    def __init__(self, part: str) -> None:
+        self.part = part
         mask = spaces.MultiBinary(2)
         self.observation_space = spaces.Dict({"seen": spaces.Box(-1, 1, (1,)), "action_mask": mask})
         self.action_space = spaces.Discrete(2)
@@ -275,7 +276,7 @@ class LosesMask(gymnasium.Env[Any, Any]):
         self.steps += 1
         observation = {"seen": np.zeros(1, np.float32), "action_mask": np.ones(2, np.int8)}
         if self.steps == LENGTH:
-            del observation["action_mask"]
+            del observation[self.part]
         return observation, 1.0, self.steps == LENGTH, False, {}
 
 

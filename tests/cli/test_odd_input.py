@@ -147,7 +147,7 @@ COMMANDS = [
     (["play", "--replay", "fifo.mp4"], "is a fifo"),
     (["init", ""], "env.id"),
     (["init", "a", "-o", ""], "exists already"),
-    (["init", "a", "-o", "x" * 300], "cannot be written"),
+    (["init", "CartPole-v1", "-o", "x" * 300], "cannot be written"),
     (["init", "\udcff", "-o", "new.toml"], "not UTF-8"),
     (["scale", "CartPole-v1", "--workers", "1,²"], "--workers 1,²: expected different numbers"),
     (["scale", "CartPole-v1", "--workers", "1,01"], "expected different numbers"),

@@ -15,6 +15,7 @@ from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment.problems import Lines, sweep_problems, validation_problems
 from muster.experiment.schema import Experiment, section_model
 from muster.experiment.source import DEEPEST, DEFAULT, SUFFIX, no_such_file, read_toml, require_plain
+from muster.files.regular import is_regular
 from muster.simulators.lookup import find_simulator, is_registered
 
 CLUSTERS = "clusters"
@@ -111,11 +112,11 @@ def _require_no_file(path: Path) -> None:
     Raises:
         InputError: naming the file that is probably meant.
     """
-    if ":" in path.name or is_registered(str(path)):
+    if not path.name or ":" in path.name or is_registered(str(path)):
         return
-    if path.is_file():
+    if is_regular(path):
         raise InputError(f"{path}: the name of an experiment file ends with {SUFFIX}\n    rename it")
-    if _FILE_ENDING.search(path.name) or path.with_name(path.name + SUFFIX).is_file():
+    if _FILE_ENDING.search(path.name) or is_regular(path.with_name(path.name + SUFFIX)):
         raise no_such_file(path)
 
 

@@ -52,7 +52,7 @@ def starting_file(
     table = {**experiment.as_table(), "sweep": SweepSection().model_dump(exclude={"parameters"})}
     lines = [
         "# An experiment of muster: which simulator, which algorithm, how long, on what.",
-        "# Lines that start with `#` show defaults; `Here:` says why, where one depends on something. `Example:`",
+        "# Lines that start with `#` show defaults; `Here:` says why where one depends on something; `Example:`",
         "# marks what is no default, but shows what a value looks like. Train with: muster train THIS-FILE",
         "",
         *_entry("name", "my-run", Experiment.model_fields["name"].description, commented=True, mark=_EXAMPLE),

@@ -28,7 +28,8 @@ def check_experiment(loaded: LoadedExperiment) -> list[Finding]:
         findings: list[Finding] = process.call(check_simulator, simulator, rules, _planned(loaded))
         if any(finding.verdict is Verdict.PROBLEM for finding in findings):
             return findings
-        survey = survey_apart(simulator, rules, Wanted(loaded.experiment.seed), process)
+        wanted = Wanted(loaded.experiment.seed, mask=loaded.experiment.algorithm.engine == "rllib")
+        survey = survey_apart(simulator, rules, wanted, process)
     except FailedCallError as error:
         return [of_failure(error.failure)]
     except ProcessDiedError as error:

@@ -9,7 +9,9 @@ import pytest
 
 from muster import load_policy
 from muster.errors import ExperimentError, InputError
+from muster.experiment import Override, load_experiment
 from muster.runs.metrics import read_metrics
+from muster.training.checking import check_experiment
 from tests.engines.rllib.runs import small
 from tests.puzzles import NUMBERS, Masked
 
@@ -57,6 +59,13 @@ def test_an_algorithm_that_does_not_heed_masks_is_refused_before_training(algori
     with pytest.raises(ExperimentError, match=f"it gives action masks, which {algorithm} does not heed on RLlib"):
         small("tests.puzzles:Masked", tmp_path, algorithm=algorithm)
     assert not (tmp_path / "run").exists()
+
+
+def test_check_refuses_what_training_does() -> None:
+    algorithm = [Override("algorithm.name", "SAC", "--set")]
+    findings = check_experiment(load_experiment("tests.puzzles:Masked", algorithm))
+    problems = [finding.message for finding in findings if finding.verdict == "problem"]
+    assert problems == ["it gives action masks, which SAC does not heed on RLlib"]
 
 
 def test_networks_that_do_not_heed_masks_are_refused(tmp_path: Path) -> None:

@@ -116,6 +116,11 @@ def test_every_simulator_has_an_index_of_its_own(tmp_path: Path, ray_with_four_c
 def test_an_observation_that_lacks_a_part_is_a_failure(
     workers: int, tmp_path: Path, ray_with_four_cpus: None
 ) -> None:
-    with pytest.raises(SimulatorError, match="action_mask"):
-        small("tests.misbehaving:LosesMask", tmp_path, resources__workers=workers)
+    with pytest.raises(SimulatorError, match="seen"):
+        small("tests.misbehaving:LosesPart", tmp_path, env__config={"part": "seen"}, resources__workers=workers)
     assert recorded(tmp_path)
+
+
+def test_the_last_observation_of_an_episode_needs_no_mask(tmp_path: Path) -> None:
+    small("tests.misbehaving:LosesPart", tmp_path, env__config={"part": "action_mask"})
+    assert not recorded(tmp_path)
