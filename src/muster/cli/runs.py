@@ -20,7 +20,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 def runs(
     pattern: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only runs with this in their name; may have * and ?.")
+        str | None, typer.Argument(metavar="NAME", help="Only runs with this in their name; may have * and ?.")
     ] = None,
     state: Annotated[
         list[str] | None, typer.Option(metavar="STATE", help="Only runs in this state; may be repeated.")
