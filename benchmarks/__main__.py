@@ -28,6 +28,7 @@ NAMES = (
     "growth",
     "scaling",
     "batched",
+    "reading",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.commands import muster
 from benchmarks.peers.environments import FOLDER, python_of
-from muster.reports.statistics import interval_of_mean
+from muster.statistics import interval_of_mean
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

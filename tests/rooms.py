@@ -12,6 +12,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src" / "muster"
 RANKS = {
     "errors": 0,
+    "statistics": 0,
     "environment_variables": 0,
     "extras": 0,
     "ray_private": 0,
@@ -37,7 +38,7 @@ NEIGHBOURS = {
 }
 ENGINE_RANKS = {"networks": 0, "sampling": 1, "learning": 2}
 """Within the built-in engine; its other files may import all of them."""
-_LEAVES = ("errors", "extras", "environment_variables", "ray_private", "files")
+_LEAVES = ("errors", "extras", "statistics", "environment_variables", "ray_private", "files")
 """What every room may import; left out of the drawing."""
 
 

@@ -66,7 +66,7 @@ def test_runs_of_the_same_experiment_stand_together(runs: Path) -> None:
     text = (runs / "second/experiment.toml").read_text()
     (runs / "second/experiment.toml").write_text(text.replace("lr = 0.01", "lr = 0.02"))
     done = muster_here("runs", "--group", "--runs-dir", runs)
-    assert "PPO on CartPole-v1, algorithm.lr 0.02: 1 run, mean return -1" in done.out
+    assert "PPO on CartPole-v1, lr 0.02: 1 run, mean return -1" in done.out
 
 
 def test_a_run_is_removed_after_a_question(runs: Path) -> None:

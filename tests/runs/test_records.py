@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from muster.errors import InputError, RunLockedError, StorageError
 from muster.runs.events import EventLog
-from muster.runs.files import explained, read_json_lines
+from muster.runs.files import explained, last_json_line, read_json_lines
 from muster.runs.finding import claim_folder, find_run, list_runs, newest_name
 from muster.runs.folder import RunFolder, default_name
 from muster.runs.lock import RunLock
-from muster.runs.metrics import MetricsRecord, read_metrics
+from muster.runs.metrics import MetricsRecord, read_metrics, read_sampled_metrics
 from muster.runs.status import Status, StatusFile, read_status
 
 
@@ -175,3 +177,50 @@ def test_names_are_made_and_counted(tmp_path: Path) -> None:
     for name in ("a-2", "a-10", "a-b"):
         (tmp_path / name).mkdir()
     assert (newest_name("a", tmp_path), claim_folder("a", tmp_path).name) == ("a-10", "a-11")
+
+
+def long_metrics(path: Path, rows: int) -> None:
+    """Write a `metrics.csv` whose return is its iteration."""
+    lines = [
+        "iteration,steps,episodes,return/mean,return/min,return/max,length/mean,failures/simulator,failures/worker"
+    ]
+    lines += [f"{number},{100 * number},1,{number},,,,0,0" for number in range(1, rows + 1)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_a_sample_of_many_rows_is_spread_evenly_and_ends_with_the_last(tmp_path: Path) -> None:
+    long_metrics(tmp_path / "metrics.csv", 100_000)
+    sample = read_sampled_metrics(tmp_path / "metrics.csv")
+    assert len(sample) < 50_000
+    assert sample.last() == read_metrics(tmp_path / "metrics.csv")[-1]
+    returns = sample.numbers("return/mean")
+    assert returns == sorted(returns)
+    assert max(after - before for before, after in pairwise([0.0, *returns])) < 100_000 / 50
+    with (tmp_path / "metrics.csv").open("a") as file:
+        file.write("100001,5,torn")
+    assert read_sampled_metrics(tmp_path / "metrics.csv").last()["iteration"] == "100000"
+
+
+def test_a_sample_of_few_rows_is_all_of_them(tmp_path: Path) -> None:
+    long_metrics(tmp_path / "metrics.csv", 50)
+    assert read_sampled_metrics(tmp_path / "metrics.csv").numbers("steps") == [100.0 * n for n in range(1, 51)]
+
+
+def test_damaged_rows_are_left_out_of_rows_columns_and_the_last(tmp_path: Path) -> None:
+    long_metrics(tmp_path / "metrics.csv", 3)
+    with (tmp_path / "metrics.csv").open("ab") as file:
+        file.write(b"\0" * 10 + b"4,400,1,x,,,,0,0\r\n,,,\n-5,500,1,5,,,,0,0\n\xff\xfe\n")
+    rows = read_metrics(tmp_path / "metrics.csv")
+    assert [row["iteration"] for row in rows] == ["1", "2", "3", "4"]
+    assert rows.last() == rows[3]
+    assert rows.last()["failures/worker"] == "0"
+    assert rows.numbers("return/mean") == [1.0, 2.0, 3.0]
+    assert [math.isnan(value) for value in rows.values("return/mean")] == [False, False, False, True]
+    assert rows.numbers("no/such") == []
+
+
+def test_the_last_line_of_a_file_is_found_from_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    assert last_json_line(path) is None
+    path.write_text("".join(f'{{"event": {n}}}\n' for n in range(20_000)) + '[1]\n{"event": "torn')
+    assert last_json_line(path) == {"event": 19_999}

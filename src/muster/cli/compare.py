@@ -14,9 +14,7 @@ from muster.runs.reading import printable
 
 
 def compare(
-    runs: Annotated[
-        list[str], typer.Argument(metavar="RUN RUN ...", help="Runs, folders of several seeds, or sweeps.")
-    ],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs, folders of several seeds, or sweeps.")],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Write a page (.html), picture (.png, .pdf, .svg) or table (.csv)."),
@@ -56,6 +54,8 @@ def compare(
         took = "-" if steps is None else f"{steps:,.0f}"
         table.append((printable(str(row[0])), str(row[1]), figure(final), interval, chance, took))
     print(columns(table, numbers=range(1, 6)))
+    if (target := comparison.target()) is not None:
+        print(f"the target is a mean training return of {figure(target)}")
     for entry in comparison.entries[1:]:
         print(printable(f"{entry.name}: {comparison.verdict(entry)}"))
     for note in (*comparison.notes(), measure(comparison.by_evaluations)):

@@ -1,19 +1,15 @@
-"""The `muster` command: its subcommands, and the one place where errors are shown."""
+"""The `muster` command and what all its subcommands have in common."""
 
 from __future__ import annotations
 
-import io
-import os
-import sys
-import threading
 from typing import Annotated
 
 import typer
 
 import muster
 from muster.cli.command_table import Commands
+from muster.cli.explained import run_explained
 from muster.cli.start import ALARM, give_signals_back
-from muster.errors import MusterError
 
 app = typer.Typer(
     name="muster",
@@ -50,27 +46,5 @@ def main(
 
 
 def run() -> None:
-    """Run the command line; a failure that muster can explain ends with its message and exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # What a name or file holds that the terminal cannot show is no reason to fail.
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        app()
-    except MusterError as error:
-        from muster.cli.screen import show_error
-
-        show_error(error)
-        _leave_threads_behind(error.exit_code)
-        sys.exit(error.exit_code)
-    except SystemExit as end:
-        _leave_threads_behind(end.code if isinstance(end.code, int) else int(end.code is not None))
-        raise
-
-
-def _leave_threads_behind(code: int) -> None:
-    """End the process now if a simulator has left threads that Python would wait for."""
-    if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    """Run the command line."""
+    run_explained(app)

@@ -21,7 +21,7 @@ def plot(
     run: Run,
     columns: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COLUMN ...]", help="Columns of metrics.csv; default: return/mean."),
+        typer.Argument(metavar="COLUMN", help="Columns of metrics.csv; default: return/mean."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write a picture (.png, .pdf, .svg) instead.")

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 def rm(
-    runs: Annotated[
-        list[str], typer.Argument(metavar="RUN ...", help="Runs, folders of several seeds, or sweeps.")
-    ],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs, folders of several seeds, or sweeps.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     runs_dir: RunsDir = None,
     as_json: AsJson = False,

@@ -18,10 +18,11 @@ from muster.files.regular import read_text
 from muster.runs.finding import list_runs
 from muster.runs.folder import RunFolder
 from muster.runs.reading import RunRecord, printable, read_state
+from muster.runs.summary import short_simulator, summarize
 
-_HEADINGS = ("run", "state", "iteration", "steps", "return", "updated")
-_NUMBERS = range(2, 6)
-_OF_ONE_RUN = ("name", "seed", "resources", "env.paths")
+_HEADINGS = ("run", "state", "simulator", "algorithm", "steps", "return", "time", "ago")
+_NUMBERS = range(4, 8)
+_OF_ONE_RUN = ("name", "seed", "resources", "evaluation", "checkpoint", "env.paths")
 """What may differ between runs of the same experiment."""
 
 
@@ -92,16 +93,21 @@ def grouped(records: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     for record in records:
         groups.setdefault(_experiment(record), []).append(record)
     tables = [dict(experiment) for experiment in groups]
-    differing = {key for table in tables for key in table if len({other.get(key) for other in tables}) > 1}
-    titles = (_title(table, differing - {"algorithm.name", "env.id"}) for table in tables)
+    titles = (_title(table, [other for other in tables if _what(other) == _what(table)]) for table in tables)
     return dict(zip(titles, groups.values(), strict=True))
 
 
-def _title(table: dict[str, str], differing: set[str]) -> str:
+def _what(table: dict[str, str]) -> tuple[str, str]:
+    return table.get("algorithm.name", "?"), table.get("env.id", "?")
+
+
+def _title(table: dict[str, str], alike: Sequence[dict[str, str]]) -> str:
+    """Return algorithm and simulator, and the keys in which the others with these differ."""
     if not table:
         return "experiments that cannot be read"
-    first = f"{table.get('algorithm.name', '?')} on {table.get('env.id', '?')}"
-    return ", ".join([first, *(f"{key} {table[key]}" for key in sorted(differing) if key in table)])
+    differing = [key for key in table if len({other.get(key) for other in alike}) > 1]
+    rest = [f"{key.removeprefix('algorithm.')} {table[key]}" for key in differing]
+    return ", ".join([" on ".join(_what(table)), *rest])
 
 
 def _experiment(record: RunRecord) -> tuple[tuple[str, str], ...]:
@@ -117,7 +123,11 @@ def _leaves(table: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for key, value in table.items():
         name = f"{prefix}{key}"
-        found += _leaves(value, f"{name}.") if isinstance(value, dict) else [(name, str(value))]
+        found += (
+            _leaves(value, f"{name}.")
+            if isinstance(value, dict)
+            else [(name, f"{value:.4g}" if isinstance(value, float) else str(value))]
+        )
     return found
 
 
@@ -139,17 +149,27 @@ def _table(records: Sequence[RunRecord], directory: Path) -> str:
 
 
 def _cells(record: RunRecord, directory: Path) -> tuple[str, ...]:
-    status = record.status
+    status, summary = record.status, summarize(record.folder)
     return (
         printable(os.path.relpath(record.folder.path, directory)),
         status.shown_state,
-        str(status.iteration),
+        printable(short_simulator(summary.simulator)) if summary.simulator else "-",
+        printable(summary.algorithm or "-"),
         f"{status.steps:,}",
         figure(status.return_mean),
-        f"{format_duration(max(0.0, time.time() - status.updated))} ago" if status.updated else "-",
+        "-" if summary.seconds is None else format_duration(summary.seconds),
+        _ago(time.time() - status.updated) if status.updated else "-",
     )
+
+
+def _ago(seconds: float) -> str:
+    """Write how long ago something was, in its largest unit."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{max(0.0, seconds):.0f}s"
 
 
 def _as_json(record: RunRecord) -> dict[str, object]:
     status = {**asdict(record.status), "state": record.status.shown_state, "run": str(record.folder.path)}
-    return {**status, "problems": record.problems}
+    return {**status, **asdict(summarize(record.folder)), "problems": record.problems}

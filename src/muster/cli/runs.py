@@ -23,7 +23,7 @@ def runs(
     pattern: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]", help="A sweep or folder of several seeds, or a part of names; may have * and ?."
+            metavar="NAME", help="A sweep or folder of several seeds, or a part of names; may have * and ?."
         ),
     ] = None,
     state: Annotated[

@@ -6,7 +6,7 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -29,10 +29,18 @@ def run() -> None:
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             _PREVIOUS[number] = signal.signal(number, _end)
 
-    from muster.cli.main import run as run_command
+    from muster.cli.shortcut import shortcut
+
+    command: Callable[[], object] | None = shortcut(sys.argv[1:])
+    if command is None:
+        from muster.cli.main import app
+
+        command = app
+
+    from muster.cli.explained import run_explained
 
     try:
-        run_command()
+        run_explained(command)
     except SystemExit as ending:
         _end_if_stuck(ending.code)
         raise

@@ -50,7 +50,8 @@ def read_bytes(path: Path, largest: int = LARGEST_BYTES) -> bytes:
     """
     with os.fdopen(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(largest + 1) if size <= largest else b""
+        # One byte more than it has, to notice a file that grows while it is read.
+        content = file.read(size + 1) if size <= largest else b""
     if max(size, len(content)) > largest:
         raise NotRegularError(None, f"has {size:,} bytes, expected at most {largest:,}", str(path))
     return content

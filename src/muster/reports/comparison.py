@@ -15,7 +15,7 @@ from muster.experiment.quantities import counted
 from muster.reports.curves import Curves, curves_of
 from muster.reports.experiments import differences
 from muster.reports.groups import SWEEP, Group, all_evaluated, find_group
-from muster.reports.statistics import FEWEST_SEEDS, Interval, interval_of_mean, probability_of_improvement
+from muster.statistics import FEWEST_SEEDS, Interval, interval_of_mean, probability_of_improvement
 
 MOST_GROUPS = 18
 SHARE_OF_BEST = 0.9

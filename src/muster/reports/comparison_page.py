@@ -13,7 +13,7 @@ from muster.reports.groups import measure
 from muster.reports.page import Page
 from muster.reports.run_report import figure, moment
 from muster.reports.seeds_report import run_table
-from muster.reports.statistics import FEWEST_SEEDS, Interval
+from muster.statistics import FEWEST_SEEDS, Interval
 
 
 def comparison_page(comparison: Comparison) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from muster.reports.figures import Figure, line, time_unit
 from muster.reports.figures import band as shaded
 from muster.reports.history import RunHistory
-from muster.reports.statistics import band, interquartile_mean
+from muster.statistics import band, interquartile_mean
 
 POINTS = 120
 Column = NDArray[np.float64]

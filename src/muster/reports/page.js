@@ -76,8 +76,15 @@
     return Plotly.react(id, traces, layout, config);
   }
 
-  function drawAll(width) {
-    Object.keys(figures).forEach((id) => draw(id, width));
+  function drawAll() {
+    Object.keys(figures).forEach((id) => draw(id));
+  }
+
+  // Paper is laid out only after this, so the widths of its columns are given.
+  function drawForPaper() {
+    Object.keys(figures).forEach((id) => {
+      draw(id, document.getElementById(id).closest(".small") ? 320 : 660);
+    });
   }
 
   function setTheme(name) {
@@ -102,7 +109,7 @@
   window.addEventListener("beforeprint", () => {
     themeOnScreen = root.dataset.theme;
     root.dataset.theme = "light";
-    drawAll(660);
+    drawForPaper();
   });
   window.addEventListener("afterprint", () => setTheme(themeOnScreen));
   setTheme(prefersDark.matches ? "dark" : "light");

@@ -63,7 +63,11 @@ def time_shares(history: RunHistory) -> Figure | None:
         return None
     total = found["seconds"]
     waiting = np.minimum(found["wait"], found["sample"])
-    parts = {"sampling": found["sample"] - waiting, "waiting for workers": waiting, "learning": found["learn"]}
+    parts = {
+        "sampling": found["sample"] - waiting,
+        "waiting for the slowest worker": waiting,
+        "learning": found["learn"],
+    }
     parts["rest"] = np.maximum(0, total - sum(parts.values()))
     traces = [
         line(

@@ -59,7 +59,10 @@ def run_page(history: RunHistory, film: str | None = None) -> str:
 
 def _lead(history: RunHistory) -> str:
     experiment, status = history.record.experiment, history.record.status
-    what = f"{experiment.algorithm.name} on {experiment.env.id}, seed {experiment.seed}. " if experiment else ""
+    what = ""
+    if experiment is not None:
+        engine = " (RLlib)" if experiment.algorithm.engine == "rllib" else ""
+        what = f"{experiment.algorithm.name}{engine} on {experiment.env.id}, seed {experiment.seed}. "
     reason = f": {status.reason}" if status.reason else ""
     return f"{what}{status.shown_state.capitalize()}{reason}. Written {moment(time.time())}."
 

@@ -11,7 +11,7 @@ from muster.reports.groups import Group, all_evaluated, final_return, measure
 from muster.reports.history import RunHistory
 from muster.reports.page import Page
 from muster.reports.run_report import figure, moment
-from muster.reports.statistics import FEWEST_SEEDS, interval_of_mean
+from muster.statistics import FEWEST_SEEDS, interval_of_mean
 
 
 def seeds_page(group: Group, problems: list[str]) -> str:

@@ -19,6 +19,10 @@ CODE = "code"
 """In a submitted run's folder: the copy of the project's files."""
 ELSEWHERE = "elsewhere.json"
 """In a run's folder here: on which hosts the run itself is."""
+_RECORDS = frozenset(
+    ("experiment.toml", "sources.json", "versions.json", "status.json", "metrics.csv", "events.jsonl", "lock")
+)
+"""Files of which any two make a folder a run."""
 _CHECKPOINT = re.compile(r"[0-9]{8,18}")
 
 
@@ -103,14 +107,12 @@ class RunFolder:
 
         An experiment file alone does not make a run.
         """
-        files = (self.experiment, self.sources, self.versions, self.status, self.metrics, self.events, self.lock)
         try:
             # One look at the folder instead of one at each file: that is slow where the folder is on a network.
-            names = {path.name for path in self.path.iterdir()}
+            with os.scandir(self.path) as entries:
+                found = sum(entry.name in _RECORDS for entry in entries)
         except (OSError, ValueError):
-            found = sum(map(is_there, files))
-        else:
-            found = sum(path.name in names for path in files)
+            found = sum(is_there(self.path / name) for name in _RECORDS)
         return found > 1 or bool(saved_checkpoints(self.checkpoints))
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from muster.files.regular import read_bytes
+from muster.files.regular import open_regular, read_bytes
 from muster.runs.files import explained, write_text
 from muster.runs.folder import RunFolder
 
@@ -28,6 +29,10 @@ FIRST_COLUMNS = (
     "failures/worker",
 )
 TIME_COLUMNS = ("time/total", "time/sample", "time/learn", "time/wait")
+_ZERO = b"\0"
+"""What a crash may leave in place of what was written before."""
+_PLACES, _PIECE, _LONGEST_HEADER = 60, 8192, 65_536
+"""Of a sample: where it is taken, and how many bytes."""
 _COUNTS = re.compile(rb"[0-9]{1,18},[0-9]{1,18},")
 """What a sound row begins with: iteration and steps."""
 
@@ -91,21 +96,30 @@ class MetricsRecord:
 class MetricsTable(Sequence[dict[str, str]]):
     """The complete rows of a `metrics.csv`, as text by column names; damaged ones are left out.
 
-    Lines are looked at only when they are asked for: the last row, some values of a column or a whole column cost
-    much less than all rows.
+    Lines are found only when they are asked for: the last row or a whole column cost much less than all rows.
     """
 
-    def __init__(self, columns: Sequence[str] = (), lines: Sequence[bytes] = ()) -> None:
+    def __init__(self, columns: Sequence[str] = (), content: bytes = b"") -> None:
+        """Take the columns, and the file of which they are the first line."""
         self.columns = tuple(columns)
-        self._all_lines = lines
+        self._content = content
+        self._begin = content.find(b"\n") + 1
+        # A last line that was not ended is left out.
+        self._end = content.rfind(b"\n") + 1
 
     @cached_property
     def _lines(self) -> list[bytes]:
-        return self._sound(self._all_lines)
+        return self._sound(self._content[self._begin : self._end].split(b"\n"))
 
-    def _sound(self, lines: Sequence[bytes]) -> list[bytes]:
+    def _sound(self, lines: Iterable[bytes]) -> list[bytes]:
         commas, starts_well = len(self.columns) - 1, _COUNTS.match
-        return [line for line in lines if line.count(b",") == commas and starts_well(line)]
+        found = []
+        for line in lines:
+            if line.startswith(_ZERO):
+                line = line.lstrip(_ZERO)
+            if line.count(b",") == commas and starts_well(line):
+                found.append(line)
+        return found
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -121,7 +135,13 @@ class MetricsTable(Sequence[dict[str, str]]):
 
     def last(self) -> dict[str, str]:
         """Return the newest row; empty if there is none."""
-        return next((self._row(line) for end in reversed(self._all_lines) for line in self._sound([end])), {})
+        end = self._end - 1
+        while end > self._begin:
+            start = self._content.rfind(b"\n", 0, end) + 1
+            if sound := self._sound([self._content[start:end]]):
+                return self._row(sound[0])
+            end = start - 1
+        return {}
 
     def values(self, column: str) -> list[float]:
         """Return a number for every row; NaN for a cell that is empty, damaged or infinite, or no such column."""
@@ -131,12 +151,6 @@ class MetricsTable(Sequence[dict[str, str]]):
         """Return the numbers of a column; cells without one are left out."""
         return [value for value in self.values(column) if not math.isnan(value)]
 
-    def some_numbers(self, column: str, most: int) -> list[float]:
-        """Return at most so many numbers of a column, evenly spread over the rows."""
-        step = max(1, math.ceil(len(self._all_lines) / most))
-        values = self._values(column, self._sound(self._all_lines[::step]))
-        return [value for value in values if not math.isnan(value)]
-
     def _values(self, column: str, lines: Sequence[bytes]) -> list[float]:
         if column not in self.columns:
             return [math.nan] * len(lines)
@@ -145,7 +159,8 @@ class MetricsTable(Sequence[dict[str, str]]):
         return [value if math.isfinite(value) else math.nan for value in found]
 
     def _row(self, line: bytes) -> dict[str, str]:
-        return dict(zip(self.columns, line.decode("utf-8", errors="replace").split(","), strict=True))
+        cells = line.rstrip(b"\r").decode("utf-8", errors="replace").split(",")
+        return dict(zip(self.columns, cells, strict=True))
 
 
 def _number(cell: bytes) -> float:
@@ -153,6 +168,27 @@ def _number(cell: bytes) -> float:
         return float(cell)
     except ValueError:
         return math.nan
+
+
+def read_sampled_metrics(path: Path) -> MetricsTable:
+    """Return some rows of a `metrics.csv`, evenly spread, and the last ones; all of them if it is short.
+
+    However long it is, this takes the same time.
+
+    Raises:
+        OSError: if it cannot be read.
+        ValueError: if it does not begin with the names of the columns.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= 2 * _PLACES * _PIECE:
+            return parse_metrics(file.read(size))
+        found = [file.read(_LONGEST_HEADER).partition(b"\n")[0]]
+        for place in range(_PLACES):
+            file.seek((size - _PIECE) * (place + 1) // _PLACES)
+            # The first and the last line of a piece are cut off.
+            found += file.read(_PIECE).split(b"\n")[1:-1]
+    return parse_metrics(b"\n".join(found) + b"\n")
 
 
 def read_metrics(path: Path) -> MetricsTable:
@@ -169,20 +205,15 @@ def parse_metrics(content: bytes) -> MetricsTable:
     Raises:
         ValueError: if it does not begin with the names of the columns.
     """
-    # A crash may leave pages of zeros, an editor other line ends.
-    for found, wanted in ((b"\0", b""), (b"\r\n", b"\n")):
-        if found in content:
-            content = content.replace(found, wanted)
-    lines = content.split(b"\n")
-    lines.pop()
-    header = csv.reader(line.decode("utf-8", errors="replace") + "\n" for line in lines)
+    header = content[: max(0, content.find(b"\n"))]
+    text = header.decode("utf-8", errors="replace").replace("\0", "").rstrip("\r")
     try:
-        columns = next(header, [])
+        columns = next(csv.reader([text], strict=True), [])
     except csv.Error as error:
         raise ValueError(f"not valid CSV: {error}") from None
     if tuple(columns[: len(FIRST_COLUMNS)]) != FIRST_COLUMNS:
         raise ValueError("does not begin with the names of the columns")
-    return MetricsTable(columns, lines[header.line_num :])
+    return MetricsTable(columns, content)
 
 
 def numbers(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:

@@ -42,7 +42,7 @@ def find_waste(directory: Path, older_than: float) -> list[Waste]:
     in_use = {_launch(folder) for folder in runs if folder not in idle}
     for path in _folders(directory / LAUNCHES):
         if path.name not in in_use and _is_ended_launch(path, latest):
-            found.append(Waste(path, "a launch that has ended", size_of(path)))
+            found.append(Waste(path, "ended launch", size_of(path)))
     return found
 
 
@@ -52,12 +52,12 @@ def _of_run(folder: RunFolder) -> Iterator[Waste]:
     # What was submitted may be in a queue still.
     if not saved and not len(read_metrics(folder.metrics)):
         if not is_there(folder.path / _JOB):
-            yield Waste(folder.path, "a run without an iteration", size_of(folder.path))
+            yield Waste(folder.path, "run without an iteration", size_of(folder.path))
         return
     kept = {checkpoints.best(), checkpoints.latest()}
     for path in saved:
         if path not in kept and not path.is_symlink():
-            yield Waste(path, "neither the best nor the newest checkpoint", size_of(path))
+            yield Waste(path, "older checkpoint", size_of(path))
 
 
 def _is_idle(folder: RunFolder, latest: float) -> bool:

@@ -12,7 +12,7 @@ from muster.files.regular import is_folder, is_there, odd_kind, read_bytes
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
 from muster.runs.files import last_json_line
 from muster.runs.folder import CODE, RunFolder
-from muster.runs.metrics import MetricsTable, parse_metrics
+from muster.runs.metrics import MetricsTable, parse_metrics, read_sampled_metrics
 from muster.runs.status import Status, parse_status
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class RunRecord:
         return self.rows.last()
 
 
-def read_run(folder: RunFolder) -> RunRecord:
-    """Read how far a run has come: its state, experiment, metrics, checkpoints and last event."""
+def read_run(folder: RunFolder, *, sampled: bool = False) -> RunRecord:
+    """Read how far a run has come: its state, experiment, metrics (or a sample), checkpoints and last event."""
     from muster.experiment.loading import load_saved
 
     record = read_state(folder)
@@ -49,7 +49,8 @@ def read_run(folder: RunFolder) -> RunRecord:
         record.problems.append(_relative(str(error), folder))
     try:
         if is_there(folder.metrics):
-            record.rows = parse_metrics(read_bytes(folder.metrics))
+            path = folder.metrics
+            record.rows = read_sampled_metrics(path) if sampled else parse_metrics(read_bytes(path))
     except (OSError, ValueError) as error:
         record.problems.append(_problem(folder.metrics, error))
     try:

@@ -13,12 +13,12 @@ import numpy as np
 from muster.errors import InputError, MusterError
 from muster.experiment import LoadedExperiment
 from muster.experiment.quantities import LARGEST_SEED
-from muster.reports.statistics import FEWEST_SEEDS, interval_of_mean
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.files import explained, write_json
 from muster.runs.finding import claim_folder, newest_name
 from muster.runs.folder import RunFolder, default_name, runs_dir
 from muster.runs.reading import read_experiment
+from muster.statistics import FEWEST_SEEDS, interval_of_mean
 from muster.stepping.apart import ApartProcess, ProcessDiedError
 from muster.stepping.evaluation import Evaluation, evaluate_saved
 from muster.stepping.live import FailedCallError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from muster.reports.statistics import band, interquartile_mean, interval_of_mean, probability_of_improvement
+from muster.statistics import band, interquartile_mean, interval_of_mean, probability_of_improvement
 
 FIRST = [
     [0.62, 0.81, 0.35, 1.10],
