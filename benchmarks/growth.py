@@ -85,6 +85,7 @@ def _train(**settings: Any) -> tuple[float, float]:
     fixed = {
         "algorithm.num_epochs": 1,
         "checkpoint.every": 10**6,
+        "evaluation.every": 0,
         "checkpoint.simulators": False,
         "stop.iterations": WARM_UP + MEASURED,
     }

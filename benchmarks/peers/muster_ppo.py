@@ -76,6 +76,7 @@ def main() -> None:
         "resources.env_groups": arguments.workers if arguments.parallel else 1,
         "resources.envs_per_group": ENVS if arguments.parallel else arguments.envs,
         "checkpoint.every": 10**6,
+        "evaluation.every": 0,
         "stop.iterations": peer.iterations,
     }
     if arguments.algorithm == "ppo":
