@@ -20,14 +20,16 @@ version = release = muster.__version__
 
 root_doc = "docs/index"
 include_patterns = [
+    "docs/*.md",
     "docs/**/*.md",
-    "examples/**/README.md",
+    "examples/*/README.md",
     "benchmarks/LEARNING.md",
     "benchmarks/results/*.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "tests/lab/README.md",
 ]
-exclude_patterns = [".*", "build", "runs", "src", "tests", "**/.venv", "**/runs"]
+exclude_patterns = [".*", "build", "runs", "src", "**/.venv", "**/runs"]
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_heading_anchors = 4
