@@ -15,17 +15,19 @@ from muster.cli.main import app
 TYPE = re.compile(r" <([^>]+)>$")
 HEAD = """# Command line
 
-Every command with its arguments and options, as `muster COMMAND --help` shows them. [The commands](../commands.md) says
-more about each: what it does, what its JSON holds, examples. `make docs` writes this page from the code.
+Every command with its arguments and options, as `muster COMMAND --help` shows them.
+[The commands](../commands.md) says more about each: what it does, what its JSON holds, examples.
+`make docs` writes this page from the code.
 
-`muster --version` prints the version; `muster --install-completion` makes the shell complete commands, flags, runs and keys.
+`muster --version` prints the version; `muster --install-completion` makes the shell complete commands, flags,
+runs and keys.
 """
 
 
 def main() -> None:
     """Print the page."""
     print(HEAD)
-    group = get_command(app)
+    group: Any = get_command(app)
     context = group.make_context("muster", [], resilient_parsing=True)
     shown = [name for name in group.list_commands(context) if name not in HIDDEN]
     sections = {title: [name for name in names if name in shown] for title, names in COMMANDS.items()}

@@ -1,8 +1,7 @@
-"""The documentation site: `make docs` builds it from the Markdown files of this repository, without the network."""
+"""The documentation site, which `make docs` builds from this repository's Markdown files, without the network."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ include_patterns = [
 ]
 exclude_patterns = [".*", "build", "runs", "src", "**/.venv", "**/runs"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 autodoc_member_order = "bysource"
@@ -39,7 +38,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-suppress_warnings = ["sphinx.ext.autodoc.import_object"] if os.environ.get("DOCS_WITHOUT_EXTRAS") else []
+default_role = "code"
 
 html_theme = "furo"
 html_title = "muster"
@@ -53,6 +52,7 @@ pygments_dark_style = "github-dark"
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
 
+LISTS = (root_doc, "docs/measured")
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)#:\s]+)(#[^)\s]*)?\)")
 """A Markdown link to a file of this repository."""
 
@@ -71,17 +71,28 @@ def _with_readmes(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def _with_contents(app: Sphinx, name: str, source: list[str]) -> None:
-    """Make the navigation of the site of the lists of links on the start page."""
-    if name != root_doc:
+    """Make the navigation of the site of the lists of links on two pages."""
+    if name not in LISTS:
         return
     trees = []
-    for section in re.split(r"^## ", source[0], flags=re.MULTILINE)[1:]:
+    for section in re.split(r"^## ", source[0], flags=re.MULTILINE)[name == root_doc :]:
         heading, _, body = section.partition("\n")
-        pages = re.findall(r"^(?:-|\d+\.) \[[^\]]+\]\(([^)#:]+\.md)\)", body, re.MULTILINE)
-        relative = [os.path.relpath(ROOT / "docs" / page, ROOT / "docs") for page in pages]
-        if relative:
-            trees.append("\n".join(["```{toctree}", ":hidden:", f":caption: {heading}", "", *relative, "```"]))
+        pages = re.findall(r"^(?:-|\d+\.) \[([^\]]+)\]\(([^)#:]+\.md)\)", body, re.MULTILINE)
+        entries = [f"{title.replace('`', '')} <{path}>" for title, path in pages]
+        if entries:
+            options = [":hidden:", f":caption: {heading}"] if name == root_doc else [":hidden:"]
+            trees.append("\n".join(["```{toctree}", *options, "", *entries, "```"]))
     source[0] += "\n\n" + "\n\n".join(trees)
+
+
+def _with_fields(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Make fields of the errors below `Raises:`."""
+    if "Raises:" not in lines:
+        return
+    start = lines.index("Raises:")
+    for number in range(start + 1, len(lines)):
+        lines[number] = re.sub(r"^ {4}(\w+): ", r":raises \1: ", lines[number])
+    lines[start] = ""
 
 
 def _with_start_page(app: Sphinx, problem: Exception | None) -> None:
@@ -95,5 +106,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect what this site adds."""
     app.connect("source-read", _with_readmes)
     app.connect("source-read", _with_contents)
+    app.connect("autodoc-process-docstring", _with_fields)
     app.connect("build-finished", _with_start_page)
     return {"parallel_read_safe": True}

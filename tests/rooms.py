@@ -81,7 +81,9 @@ def table() -> str:
 def drawing() -> str:
     """Return the rooms as an SVG picture, in the order in which they may import each other."""
     width, height, gap = 760, 58, 14
-    rows = [[room for room in _by_rank() if RANKS[room] == rank] for rank in sorted(set(RANKS.values()), reverse=True)]
+    rows = [
+        [room for room in _by_rank() if RANKS[room] == rank] for rank in sorted(set(RANKS.values()), reverse=True)
+    ]
     rows = [row for row in rows if row] + [list(_LEAVES)]
     lines = []
     for number, row in enumerate(rows):
@@ -113,7 +115,7 @@ def drawing() -> str:
 
 _FILL = {False: "#ddf4ff", True: "#f6f8fa"}
 _ABOUT = {
-    "api": "what `import muster` offers",
+    "api": "what import muster offers",
     "cli": "one command per file",
     "reports": "pages, pictures, tables made from run folders",
     "jobs": "scripts, submit, status, chains, ssh",

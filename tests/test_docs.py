@@ -113,7 +113,7 @@ def commands_of(page: Path) -> Iterator[tuple[str, bool]]:
             yield code, False
 
 
-ROOT_COMMAND = get_command(app)
+ROOT_COMMAND: Any = get_command(app)
 ROOT_CONTEXT = ROOT_COMMAND.make_context("muster", [], resilient_parsing=True)
 
 
@@ -150,7 +150,9 @@ def _parsed(command: Any, words: list[str]) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_that_is_shown_exists_with_its_flags(page: Path) -> None:
-    problems = [f"{line}: {why}" for line, whole in commands_of(page) if (why := problem_of(line, is_complete=whole))]
+    problems = [
+        f"{line}: {why}" for line, whole in commands_of(page) if (why := problem_of(line, is_complete=whole))
+    ]
     assert problems == []
 
 
@@ -175,7 +177,7 @@ def test_links_lead_somewhere_on_a_code_host_too(page: Path) -> None:
 
 def test_every_page_is_on_the_start_page() -> None:
     index = (DOCS / "index.md").read_text()
-    listed = {os.path.normpath(path) for path in re.findall(r"\]\(([^)#]+\.md)\)", index)}
+    listed = {os.path.normpath(path) for path in re.findall(r"^(?:-|\d+\.) \[.+\]\((.+\.md)\)", index, re.M)}
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"}
     assert pages - listed == set()
 
@@ -184,8 +186,8 @@ def test_every_page_is_on_the_start_page() -> None:
 def test_simulators_in_c_train_and_a_crash_is_a_failure(tmp_path: Path) -> None:
     page = (DOCS / "how-to" / "other-languages.md").read_text()
     for language, block in FENCE.findall(page):
-        if language in ("c", "python") and (name := re.search(r"\w+\.(c|py)\b", block.splitlines()[0])):
-            (tmp_path / name[0]).write_text(block)
+        if language in ("c", "python") and (file := re.search(r"\w+\.(c|py)\b", block.splitlines()[0])):
+            (tmp_path / file[0]).write_text(block)
     for command in ("cc -O2 -o tank tank.c -lm", "cc -O2 -shared -fPIC -o plant.so plant.c"):
         assert f"$ {command}\n" in page
         subprocess.run(command.split(), cwd=tmp_path, check=True)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ PAGES = (
     "past-the-wall-time",
     "read-the-report",
 )
-BLOCK = re.compile(r"(?:<!-- (?P<note>[^>]+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"(?:<!-- (?P<note>[^>]+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 SMALLER = (
     (r"--stop-steps (100|20|8)k", "--stop-steps 2k"),
     (r"--set stop.steps=20_000", "--set stop.steps=1000"),
@@ -94,5 +97,5 @@ def test_the_experiment_that_is_shown_is_the_one_in_the_example() -> None:
 
 
 def test_every_page_leads_to_the_next() -> None:
-    for page, following in zip(PAGES, PAGES[1:], strict=False):
+    for page, following in pairwise(PAGES):
         assert f"]({following}.md)" in (ROOT / "docs" / "tutorial" / f"{page}.md").read_text()

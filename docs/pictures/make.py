@@ -29,8 +29,16 @@ FRAMES, SECONDS, WIDTH = 20, 10, 92
 THEME = TerminalTheme(
     (13, 17, 23),
     (201, 209, 217),
-    [(72, 79, 88), (255, 123, 114), (63, 185, 80), (210, 153, 34)]
-    + [(88, 166, 255), (188, 140, 255), (57, 197, 207), (177, 186, 196)],
+    [
+        (72, 79, 88),
+        (255, 123, 114),
+        (63, 185, 80),
+        (210, 153, 34),
+        (88, 166, 255),
+        (188, 140, 255),
+        (57, 197, 207),
+        (177, 186, 196),
+    ],
 )
 FRAME = """<style>
 .{unique_id}-matrix {{ font: {char_height}px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }}
@@ -71,7 +79,9 @@ class Film(LiveView):
             self._keep()
 
     def _keep(self) -> None:
-        console = Console(file=io.StringIO(), width=WIDTH, record=True, force_terminal=True, color_system="truecolor")
+        console = Console(
+            file=io.StringIO(), width=WIDTH, record=True, force_terminal=True, color_system="truecolor"
+        )
         console.print("$ muster train heatpump.toml", highlight=False)
         console.print(self._head, highlight=False)
         console.print(self._render())
@@ -88,14 +98,15 @@ def moving_picture(frames: list[str]) -> str:
     share = 100 / count
     body = re.sub(r"<!-- [^>]* -->", "", "\n".join(parts))
     before, _, after = body.rpartition('class="frame"')
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="-16 -12 {float(width) + 32:.0f} {float(height) + 24:.0f}">
+    wide, tall = f"{float(width) + 32:.0f}", f"{float(height) + 24:.0f}"
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="-16 -12 {wide} {tall}">
 <title>muster train heatpump.toml</title>
 <style>
 .frame {{ visibility: hidden; animation: show {SECONDS}s step-end infinite; }}
 @keyframes show {{ 0% {{ visibility: visible; }} {share:.2f}% {{ visibility: hidden; }} }}
 @media (prefers-reduced-motion: reduce) {{ .frame {{ animation: none; }} .last {{ visibility: visible; }} }}
 </style>
-<rect x="-16" y="-12" width="{float(width) + 32:.0f}" height="{float(height) + 24:.0f}" rx="8" fill="#0d1117"/>
+<rect x="-16" y="-12" width="{wide}" height="{tall}" rx="8" fill="#0d1117"/>
 {before}class="frame last"{after}
 </svg>
 """
