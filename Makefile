@@ -69,6 +69,7 @@ $(VENV)/.docs: $(VENV)/.dev
 docs: $(VENV)/.docs  ## write the generated pages, and build the documentation as build/docs/index.html
 	$(BIN)/muster schema --markdown > docs/experiment.md
 	COLUMNS=80 $(BIN)/python docs/command_reference.py > docs/reference/command-line.md
+	$(BIN)/python docs/pictures/iteration.py > docs/pictures/iteration.svg
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs . build/docs
 	@echo "build/docs/index.html"
 

@@ -64,6 +64,12 @@ def test_the_command_line_s_reference_is_that_of_the_code() -> None:
         assert f"### `muster {name}`\n" in made
 
 
+def test_the_picture_of_an_iteration_is_that_of_its_script() -> None:
+    command = [sys.executable, str(DOCS / "pictures" / "iteration.py")]
+    made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert made == (DOCS / "pictures" / "iteration.svg").read_text(), "`make docs` draws it again"
+
+
 def test_every_command_has_a_section_in_the_commands() -> None:
     page = (DOCS / "commands.md").read_text()
     assert [name for name in SHOWN if not re.search(rf"^## `muster {name}\b", page, re.MULTILINE)] == []
