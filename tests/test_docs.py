@@ -181,6 +181,14 @@ def test_links_lead_somewhere_on_a_code_host_too(page: Path) -> None:
     assert broken == []
 
 
+def test_what_the_design_names_exists() -> None:
+    table = (DOCS / "design.md").read_text().partition("## Where to add what")[2]
+    paths = re.findall(r"`((?:[a-z_]+/)*(?:[a-z_]+\.(?:py|md)|[a-z_]+/))`", table)
+    assert len(paths) > 30
+    package = ROOT / "src" / "muster"
+    assert [path for path in paths if not (package / path).exists() and not (ROOT / path).exists()] == []
+
+
 def test_every_page_is_on_the_start_page() -> None:
     index = (DOCS / "index.md").read_text()
     listed = {os.path.normpath(path) for path in re.findall(r"^(?:-|\d+\.) \[.+\]\((.+\.md)\)", index, re.M)}
