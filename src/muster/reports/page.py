@@ -10,6 +10,7 @@ from typing import Any
 
 import muster
 from muster.errors import InputError
+from muster.extras import how_to_install
 from muster.reports.figures import Figure
 
 # Nothing may be requested, whatever the page holds.
@@ -146,8 +147,5 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise InputError(
-            "a report needs the extra `report`\n"
-            "    pip install 'muster-rl[report]', or from a checkout: pip install '.[report]'"
-        ) from None
+        raise InputError(f"a report needs the extra `report`{how_to_install('report')}") from None
     return str(get_plotlyjs())
