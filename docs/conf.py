@@ -21,6 +21,7 @@ root_doc = "docs/index"
 include_patterns = [
     "docs/*.md",
     "docs/**/*.md",
+    "examples/README.md",
     "examples/*/README.md",
     "benchmarks/LEARNING.md",
     "benchmarks/results/*.md",

@@ -1,4 +1,4 @@
-"""The examples that have no folder of tests of their own."""
+"""The house with a heat pump: physics, rules, and that an agent learns."""
 
 from __future__ import annotations
 
