@@ -194,6 +194,11 @@ def test_every_page_is_on_the_start_page() -> None:
     listed = {os.path.normpath(path) for path in re.findall(r"^(?:-|\d+\.) \[.+\]\((.+\.md)\)", index, re.M)}
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"}
     assert pages - listed == set()
+    measured = (DOCS / "measured.md").read_text()
+    results = [*(ROOT / "benchmarks" / "results").glob("*.md"), ROOT / "benchmarks" / "LEARNING.md"]
+    assert [page.name for page in results if f"/{page.name})" not in measured] == []
+    examples = [str(page.relative_to(ROOT)) for page in (ROOT / "examples").glob("*/README.md")]
+    assert [page for page in examples if f"](../{page})" not in index] == []
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
