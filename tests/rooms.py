@@ -28,8 +28,9 @@ RANKS = {
     "jobs": 6,
     "sweeps": 6,
     "reports": 7,
-    "cli": 8,
-    "api": 9,
+    "serving": 8,
+    "cli": 9,
+    "api": 10,
 }
 NEIGHBOURS = {
     ("experiment", "simulators"),

@@ -22,6 +22,7 @@ SHOWN = (
     "report",
     "compare",
     "plot",
+    "serve",
     "evaluate",
     "play",
     "export",

@@ -10,6 +10,7 @@ from typing import Any
 
 import muster
 from muster.errors import InputError
+from muster.extras import how_to_install
 from muster.reports.figures import Figure
 
 # Nothing may be requested, whatever the page holds.
@@ -27,6 +28,16 @@ class Page:
         self._lead = lead
         self._parts: list[str] = []
         self._figures: dict[str, dict[str, Any]] = {}
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts so far, each an HTML element."""
+        return list(self._parts)
+
+    @property
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """The data of the charts in these parts, by the ids of their elements."""
+        return dict(self._figures)
 
     def heading(self, text: str) -> None:
         """Begin a section."""
@@ -105,8 +116,7 @@ class Page:
 
     def html(self) -> str:
         """Return the whole file."""
-        here = files("muster.reports")
-        style, script = ((here / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+        style, script = page_file("page.css"), page_file("page.js")
         parts = "\n".join(self._parts)
         return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
@@ -119,14 +129,19 @@ class Page:
 <button id="theme" type="button">light / dark</button></header>
 <noscript><p class="problems">The charts need JavaScript; the tables do not.</p></noscript>
 {parts}
-<script type="application/json" id="figures">{_json(self._figures)}</script>
-<script>{_plotly()}</script>
+<script type="application/json" id="figures">{json_in_html(self._figures)}</script>
+<script>{plotly_script()}</script>
 <script>{script}</script>
 </body></html>
 """
 
 
-def _json(value: Any) -> str:
+def page_file(name: str) -> str:
+    """Return the style sheet or the script of all pages."""
+    return (files("muster.reports") / name).read_text(encoding="utf-8")
+
+
+def json_in_html(value: Any) -> str:
     """Return JSON that cannot end the element it stands in."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -138,16 +153,13 @@ def require_plotly() -> None:
     Raises:
         InputError: saying what to install.
     """
-    _plotly()
+    plotly_script()
 
 
-def _plotly() -> str:
+def plotly_script() -> str:
     """Return Plotly's own script, as its package ships it."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise InputError(
-            "a report needs the extra `report`\n"
-            "    pip install 'muster-rl[report]', or from a checkout: pip install '.[report]'"
-        ) from None
+        raise InputError(f"Plotly is not installed, which pages need{how_to_install('report')}") from None
     return str(get_plotlyjs())

@@ -33,7 +33,13 @@ _PLACES = ("call", "episode", "seed", "step")
 
 def run_page(history: RunHistory, film: str | None = None) -> str:
     """Return the page of a run; a film of its policy is given as the address of its data."""
-    page = Page(history.folder.name, _lead(history))
+    page = Page(history.folder.name, f"{lead(history)} Written {moment(time.time())}.")
+    fill(page, history, film)
+    return page.html()
+
+
+def fill(page: Page, history: RunHistory, film: str | None = None) -> None:
+    """Add all that there is to say of a run."""
     page.tiles(_tiles(history))
     if history.problems:
         page.heading("Missing or damaged")
@@ -54,17 +60,17 @@ def run_page(history: RunHistory, film: str | None = None) -> str:
     if further := other_metrics(history):
         page.heading("All other metrics")
         page.small_charts(further)
-    return page.html()
 
 
-def _lead(history: RunHistory) -> str:
+def lead(history: RunHistory) -> str:
+    """Say in a line what a run is, and how it is."""
     experiment, status = history.record.experiment, history.record.status
     what = ""
     if experiment is not None:
         engine = " (RLlib)" if experiment.algorithm.engine == "rllib" else ""
         what = f"{experiment.algorithm.name}{engine} on {experiment.env.id}, seed {experiment.seed}. "
     reason = f": {status.reason}" if status.reason else ""
-    return f"{what}{status.shown_state.capitalize()}{reason}. Written {moment(time.time())}."
+    return f"{what}{status.shown_state.capitalize()}{reason}."
 
 
 def _tiles(history: RunHistory) -> list[tuple[str, str]]:
