@@ -6,7 +6,6 @@ import hashlib
 import html
 from collections.abc import Iterable
 from importlib.resources import files
-from urllib.parse import quote
 
 import muster
 from muster.experiment.quantities import counted
@@ -17,7 +16,7 @@ from muster.runs.status import LIVE_STATES
 from muster.serving.feed import summary_html
 from muster.serving.run_content import Content
 from muster.serving.run_table import table_html
-from muster.serving.run_watch import RunWatch, SeenRun
+from muster.serving.run_watch import RunWatch, SeenRun, address
 
 _JAVASCRIPT, _CSS = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 STOPPABLE = (*LIVE_STATES, "queued")
@@ -72,7 +71,8 @@ def run_page(seen: SeenRun, path: str, content: Content, log: str, assets: Asset
     can_stop = seen.row.state in STOPPABLE
     parts = "".join(f'<div class="part" data-hash="{digest}">{part}</div>' for digest, part in content.parts)
     header = (
-        f'<p class="way"><a href="/">all runs</a> · <a href="/report/{path}">report as one file</a></p><h1>{name}</h1>'
+        f'<p class="way"><a href="/">all runs</a> · <a href="/report/{path}">report as one file</a></p>'
+        f"<h1>{name}</h1>"
         f'<p class="lead">{html.escape(content.lead)}</p><p id="summary">{summary_html(seen)}</p>'
         f'<p><button id="stop" type="button"{"" if can_stop else " hidden"}>save and stop</button> '
         '<span id="answer" class="note" role="status"></span></p>'
@@ -93,11 +93,8 @@ def run_page(seen: SeenRun, path: str, content: Content, log: str, assets: Asset
 
 def _groups(watch: RunWatch) -> str:
     """Return links to the reports of sweeps and folders of several seeds."""
-    names = sorted({seen.name.rpartition("/")[0] for seen in watch.runs.values()} - {""})
-    links = ", ".join(
-        f'<a href="/report/{quote(name, errors="surrogateescape")}">{html.escape(printable(name))}</a>'
-        for name in names
-    )
+    names = sorted(groups_of(seen.name for seen in watch.runs.values()))
+    links = ", ".join(f'<a href="/report/{address(name)}">{html.escape(printable(name))}</a>' for name in names)
     return f'<p class="note">Reports of several runs together: {links}</p>' if links else ""
 
 

@@ -1,4 +1,4 @@
-"""What a run's page shows, made once for all who look at it, and made again at most for a small share of the time."""
+"""What a run's page shows, made once for all who look at it, and renewed for a small share of the time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Contents:
         return self._kept.get(name)
 
     def renew(self, folders: Mapping[str, RunFolder]) -> None:
-        """Make the content of runs that have changed, the oldest first, as far as that takes its share of the time."""
+        """Make the content of runs that have changed, the oldest first, for its share of the time."""
         with self._making:
             kept = [name for name in self._kept if name in folders]
             for name in (*(folders.keys() - set(kept)), *kept):

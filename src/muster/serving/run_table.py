@@ -36,10 +36,11 @@ def table_html(rows: Sequence[str]) -> str:
     head = "".join(f'<th class="{_HEAD_KINDS.get(name, "")}">{name}</th>' for name in HEADINGS)
     states = "".join(f'<option value="{state}">{state}</option>' for state in STATES)
     return (
-        '<p class="choice"><input id="name" type="search" placeholder="part of a name" aria-label="part of a name"> '
+        '<p class="choice"><input id="name" type="search" placeholder="part of a name" aria-label="name"> '
         f'<select id="state" aria-label="state"><option value="">all states</option>{states}</select> '
         '<span id="count" class="note"></span></p>'
-        f'<div class="wide"><table id="runs"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        f'<div class="wide"><table id="runs"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
