@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 from anyio import to_thread
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -35,6 +36,21 @@ SANDBOX = (
 _LASTING = "private, max-age=31536000, immutable"
 
 
+class _Anything(Convertor[str]):
+    """The rest of an address, with what a name may hold besides: ends of lines."""
+
+    regex = "(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("anything", _Anything())
+
+
 class LiveApp:
     """Answers requests that the guard has let through."""
 
@@ -50,11 +66,11 @@ class LiveApp:
         routes = [
             Route("/", self.list),
             Route("/events", self.list_events),
-            Route("/events/{run:path}", self.run_events),
-            Route("/runs/{run:path}", self.run),
-            Route("/content/{run:path}", self.content),
-            Route("/report/{run:path}", self.report),
-            Route("/stop/{run:path}", self.stop, methods=["POST"]),
+            Route("/events/{run:anything}", self.run_events),
+            Route("/runs/{run:anything}", self.run),
+            Route("/content/{run:anything}", self.content),
+            Route("/report/{run:anything}", self.report),
+            Route("/stop/{run:anything}", self.stop, methods=["POST"]),
             Route("/assets/{name}", self.asset),
         ]
         return Guard(Starlette(routes=routes, lifespan=self._lifespan), token, cookie)
@@ -152,8 +168,7 @@ class LiveApp:
     async def _find(self, request: Request) -> tuple[str, SeenRun | None]:
         """Return a run by the name in an address: it is one of the list, or none."""
         path = _path(request, f"/{request.url.path.split('/')[1]}/")
-        if path not in self._feed.watch.runs:
-            await self._feed.fresh()
+        await self._feed.fresh()
         return path, self._feed.watch.runs.get(path)
 
 

@@ -7,7 +7,7 @@ import html
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from anyio import to_thread
 
@@ -51,7 +51,7 @@ class Feed:
         if time.monotonic() - self._last_look > LOOK_SECONDS:
             await self._look()
 
-    async def list_events(self) -> AsyncIterator[Event]:
+    async def list_events(self) -> AsyncGenerator[Event]:
         """Yield the rows of the list, then those that change."""
         sent: dict[str, str] = {}
         order: list[str] = []
@@ -62,7 +62,7 @@ class Feed:
                 sent, order = rows, list(rows)
                 yield {"event": "rows", "data": json.dumps({"order": order, "rows": changed})}
 
-    async def run_events(self, path: str) -> AsyncIterator[Event]:
+    async def run_events(self, path: str) -> AsyncGenerator[Event]:
         """Yield what changes of a run: its state, its log, and which version of its content there is."""
         sent: dict[str, str] = {}
         self._watched[path] += 1

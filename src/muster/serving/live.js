@@ -6,7 +6,7 @@
 
   function ago(seconds) {
     const passed = Math.max(0, Date.now() / 1000 - seconds);
-    for (const [unit, length] of [["d", 86400], ["h", 3600], ["m", 60]]) {
+    for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
       if (passed >= length) return Math.round(passed / length) + " " + unit + " ago";
     }
     return Math.round(passed) + " s ago";

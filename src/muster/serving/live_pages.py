@@ -103,6 +103,7 @@ def _page(title: str, header: str, body: str, data: str, tags: str) -> str:
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="muster {muster.__version__}">
+<link rel="icon" href="data:,">
 <title>{title}</title>
 {tags}</head>
 <body {data}><header><div>{header}</div>

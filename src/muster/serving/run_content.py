@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.reports.history import read_history
 from muster.reports.page import Page
-from muster.reports.run_report import fill, lead
+from muster.reports.run_report import fill, what_it_is
 from muster.runs.folder import RunFolder
 from muster.serving.run_rows import Signature, row_files, signature
 
@@ -76,10 +76,11 @@ class Contents:
         page = Page(folder.name, "")
         fill(page, history)
         parts = [(hashlib.sha256(part.encode("utf-8", "replace")).hexdigest()[:16], part) for part in page.parts]
-        text = json.dumps({"lead": lead(history), "parts": parts, "figures": page.figures}, separators=(",", ":"))
+        table = {"lead": what_it_is(history), "parts": parts, "figures": page.figures}
+        text = json.dumps(table, separators=(",", ":"))
         version = hashlib.sha256(text.encode()).hexdigest()[:16]
         packed = gzip.compress(text.encode(), _GZIP_LEVEL)
-        made = Content(found, version, lead(history), parts, page.figures, packed)
+        made = Content(found, version, what_it_is(history), parts, page.figures, packed)
         self._kept[name] = made
         self._kept.move_to_end(name)
         while len(self._kept) > MOST_KEPT:

@@ -15,25 +15,24 @@ from muster.runs.summary import short_simulator
 from muster.serving.run_rows import RunRow
 
 SPARK_WIDTH, SPARK_HEIGHT = 110, 22
-HEADINGS = (
-    "run",
-    "state",
-    "simulator",
-    "algorithm",
-    "steps",
-    "mean return",
-    "return",
-    "time",
-    "node-hours",
-    "updated",
-)
-NUMBERS = ("steps", "mean return", "time", "node-hours", "updated")
-_HEAD_KINDS = {**dict.fromkeys(NUMBERS, "n"), "simulator": "less", "algorithm": "less"}
+_HEADINGS = {
+    "run": "",
+    "state": "",
+    "curve": "",
+    "mean return": "n",
+    "steps": "n",
+    "simulator": "",
+    "algorithm": "",
+    "time": "n",
+    "node-hours": "n",
+    "updated": "n",
+}
+"""Each with the class of its cells."""
 
 
 def table_html(rows: Sequence[str]) -> str:
     """Return the whole table, with the fields that choose among its rows."""
-    head = "".join(f'<th class="{_HEAD_KINDS.get(name, "")}">{name}</th>' for name in HEADINGS)
+    head = "".join(f'<th class="{kind}">{name}</th>' for name, kind in _HEADINGS.items())
     states = "".join(f'<option value="{state}">{state}</option>' for state in STATES)
     return (
         '<p class="choice"><input id="name" type="search" placeholder="part of a name" aria-label="name"> '
@@ -50,11 +49,11 @@ def row_html(row: RunRow, path: str) -> str:
     cells = (
         ("name", f'<a href="/runs/{path}">{html.escape(name)}</a>{_problems(row.problems)}'),
         ("", state_html(row.state)),
-        ("less", html.escape(printable(short_simulator(summary.simulator))) if summary.simulator else "-"),
-        ("less", html.escape(printable(summary.algorithm or "-"))),
-        ("n", f"{status.steps:,}"),
-        ("n", figure(status.return_mean)),
         ("spark", sparkline(row.returns)),
+        ("n", figure(status.return_mean)),
+        ("n", f"{status.steps:,}"),
+        ("", html.escape(printable(short_simulator(summary.simulator))) if summary.simulator else "-"),
+        ("", html.escape(printable(summary.algorithm or "-"))),
         ("n", "-" if summary.seconds is None else format_duration(summary.seconds)),
         ("n", "-" if row.node_hours is None else f"{row.node_hours:.2f}"),
         ("n", moment_html(status.updated)),
