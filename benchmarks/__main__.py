@@ -29,6 +29,7 @@ NAMES = (
     "scaling",
     "batched",
     "reading",
+    "serving",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -49,20 +49,26 @@
   // A run: parts that have not changed stay, with what a reader has unfolded, zoomed or selected in them.
   function showContent(content) {
     const main = byId("parts");
-    content.parts.forEach(([hash, html], at) => {
-      const known = main.children[at];
-      if (known && known.dataset.hash === hash) return;
-      const part = document.createElement("div");
-      part.className = "part";
-      part.dataset.hash = hash;
-      part.innerHTML = html;
-      if (known) known.replaceWith(part);
-      else main.append(part);
+    const known = new Map([...main.children].map((part) => [part.dataset.hash, part]));
+    let next = main.firstElementChild;
+    content.parts.forEach(([hash, html]) => {
+      const part = known.get(hash) || newPart(hash, html);
+      known.delete(hash);
+      if (part === next) next = next.nextElementSibling;
+      else main.insertBefore(part, next);
     });
-    while (main.children.length > content.parts.length) main.lastElementChild.remove();
+    known.forEach((part) => part.remove());
     document.querySelector(".lead").textContent = content.lead;
     document.dispatchEvent(new CustomEvent("figures", { detail: content.figures }));
     showAges();
+  }
+
+  function newPart(hash, html) {
+    const part = document.createElement("div");
+    part.className = "part";
+    part.dataset.hash = hash;
+    part.innerHTML = html;
+    return part;
   }
 
   let isFetching = false;

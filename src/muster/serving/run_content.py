@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,7 @@ class Contents:
         history = read_history(folder)
         page = Page(folder.name, "")
         fill(page, history)
-        parts = [(hashlib.sha256(part.encode("utf-8", "replace")).hexdigest()[:16], part) for part in page.parts]
+        parts = _marked(page.parts)
         table = {"lead": what_it_is(history), "parts": parts, "figures": page.figures}
         text = json.dumps(table, separators=(",", ":"))
         version = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -87,6 +87,13 @@ class Contents:
             self._kept.popitem(last=False)
         self._next_at = time.monotonic() + (time.perf_counter() - began) / SHARE
         return made
+
+
+def _marked(parts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return parts, each with what no other has: a digest, and of equal ones their number."""
+    digests = [hashlib.sha256(part.encode("utf-8", "replace")).hexdigest()[:16] for part in parts]
+    numbers = [digests[:at].count(digest) for at, digest in enumerate(digests)]
+    return [(f"{digest}-{number}", part) for digest, number, part in zip(digests, numbers, parts, strict=True)]
 
 
 def _files(folder: RunFolder) -> tuple[Any, ...]:
