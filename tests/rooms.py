@@ -29,6 +29,7 @@ RANKS = {
     "sweeps": 6,
     "reports": 7,
     "serving": 8,
+    "tracking": 8,
     "cli": 9,
     "api": 10,
 }

@@ -23,6 +23,7 @@ SHOWN = (
     "compare",
     "plot",
     "serve",
+    "track",
     "evaluate",
     "play",
     "export",

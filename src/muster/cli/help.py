@@ -19,6 +19,7 @@ COMMANDS = {
         "compare",
         "plot",
         "serve",
+        "track",
         "evaluate",
         "play",
         "export",

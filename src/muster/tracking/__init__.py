@@ -1,0 +1,1 @@
+"""Feeding experiment trackers from run folders."""
