@@ -19,7 +19,8 @@ from muster.tracking.tracker import Known
 IDENTITY = "muster.identity"
 MOST_METRICS, MOST_PARAMETERS, LONGEST_PARAMETER = 1000, 100, 500
 """What MLflow takes in one request."""
-_RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+_VARIABLES = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
+"""Its own number of retries keeps a person waiting for minutes; a feed that failed is begun anew anyway."""
 _STATES = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
@@ -28,8 +29,8 @@ class MlflowTracker:
 
     def __init__(self, project: str, at: str | None) -> None:
         self._project = project
-        # Its own number keeps a person waiting for minutes; a feed that failed is begun anew anyway.
-        os.environ.setdefault(_RETRIES, "2")
+        for name, value in _VARIABLES.items():
+            os.environ.setdefault(name, value)
         with _explained("cannot be opened"):
             self._client = MlflowClient(at)
         self._run = ""

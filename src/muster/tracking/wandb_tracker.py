@@ -32,21 +32,22 @@ class WandbTracker:
 
     def begin(self, run: TrackedRun) -> str:
         """Resume the run of that id, or make it."""
-        settings = wandb.Settings(
-            console="off", silent=True, disable_git=True, x_disable_stats=True, base_url=self._at
-        )
+        server = {} if self._at is None else {"base_url": self._at}
+        settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True, **server)
         with _explained("cannot be reached, or refused to begin a run"):
+            is_offline = wandb.setup(settings).settings.mode == "offline"
             self._run = wandb.init(
                 project=self._project,
                 id=run.identity,
                 name=run.name,
-                resume="allow",
+                resume=None if is_offline else "allow",
                 reinit="create_new",
                 config={**run.settings, **run.tags},
                 settings=settings,
             )
             self._run.define_metric("*", step_metric=STEP)
-        where = self._run.url or f"wandb sync {self._folder() / f'offline-run-*-{run.identity}'}"
+        files = self._folder() / f"offline-run-*-{run.identity}"
+        where = f"wandb sync {files}" if self._run.offline else self._run.url
         return f"project {self._project}, run {run.identity}: {where}"
 
     def known(self) -> Known:
