@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.commands import muster_here, wait_until
+from tests.commands import MUSTER, environment, muster_here, start_muster, wait_until
 from tests.reports.test_pages import MARKUP
 from tests.runs.test_damage import DAMAGES, SMALL_FILES
 from tests.runs.tiny import train_tiny
@@ -151,3 +155,41 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: 
 def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
     refused = muster_here("serve", tmp_path / "nothing")
     assert (refused.code, "no such folder" in refused.err) == (2, True)
+
+
+def on_a_terminal(folder: Path, *arguments: str) -> str:
+    """Run a command on a terminal until it says how to end it; return the address that it shows."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [str(MUSTER), *arguments], cwd=folder, env=environment(), stdout=theirs, stderr=theirs, stdin=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while b"Ctrl-C" not in shown:
+            shown += os.read(ours, 4096)
+        address = re.search(rb"http://127\.0\.0\.1:\d+/\S*\?token=\S+", shown)
+        assert address is not None, shown
+        opened = urllib.request.build_opener(urllib.request.HTTPCookieProcessor).open(
+            address[0].decode(), timeout=20
+        )
+        page = str(opened.read().decode())
+        assert "token" not in opened.url
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+        return page
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_a_terminal_shows_the_address_with_its_token(original: Path, tmp_path: Path) -> None:
+    copied(original, tmp_path / "runs/one")
+    assert "<h1>Runs</h1>" in on_a_terminal(tmp_path, "serve", "--no-browser")
+    assert "<h1>one</h1>" in on_a_terminal(tmp_path, "dashboard", "one", "--live", "--no-browser")
+    elsewhere = start_muster("serve", cwd=tmp_path)
+    assert elsewhere.stdout is not None
+    assert "token" not in elsewhere.stdout.readline()
+    elsewhere.send_signal(signal.SIGINT)
+    assert "`muster serve --json` prints it" in elsewhere.communicate(timeout=20)[1]

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import shlex
-import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from muster.cli.live_page import print_address
 from muster.cli.options import AsJson, RunsDir
-from muster.cli.screen import console, print_json, show_notice
+from muster.cli.screen import print_json, show_notice
 from muster.errors import InputError
 from muster.runs.folder import runs_dir as folder_of_runs
 
@@ -48,24 +45,11 @@ def serve(
         if as_json:
             print_json({"address": server.address, "token": server.token, "runs": str(directory.resolve())})
         else:
-            _print_address(server.address, server.address_with_token)
+            print_address(server.address_with_token)
+            show_notice("Ctrl-C closes it; the runs continue")
             if not no_browser:
                 show_page(server.address_with_token)
         try:
             server.run()
         except KeyboardInterrupt:
             show_notice("\nclosed; the runs continue")
-
-
-def _print_address(address: str, with_token: str) -> None:
-    """Print the address; with its token only on a terminal, for other output may be kept in a file."""
-    is_terminal = sys.stdout.isatty()
-    console().print(with_token if is_terminal else address)
-    sys.stdout.flush()
-    if not is_terminal:
-        show_notice("it asks for a token, which `muster serve --json` prints")
-    if os.environ.get("SSH_CONNECTION"):
-        here = shlex.quote(f"{getpass.getuser()}@{socket.gethostname()}")
-        port = address.rstrip("/").rpartition(":")[2]
-        show_notice(f"from a machine with a browser: ssh -N -L 127.0.0.1:{port}:127.0.0.1:{port} {here}")
-    show_notice("Ctrl-C closes it; the runs continue")
