@@ -189,7 +189,8 @@ def test_a_terminal_shows_the_address_with_its_token(original: Path, tmp_path: P
     assert "<h1>Runs</h1>" in on_a_terminal(tmp_path, "serve", "--no-browser")
     assert "<h1>one</h1>" in on_a_terminal(tmp_path, "dashboard", "one", "--live", "--no-browser")
     elsewhere = start_muster("serve", cwd=tmp_path)
-    assert elsewhere.stdout is not None
+    assert elsewhere.stdout is not None and elsewhere.stderr is not None
     assert "token" not in elsewhere.stdout.readline()
+    assert "`muster serve --json` prints it" in elsewhere.stderr.readline()
     elsewhere.send_signal(signal.SIGINT)
-    assert "`muster serve --json` prints it" in elsewhere.communicate(timeout=20)[1]
+    elsewhere.communicate(timeout=20)
