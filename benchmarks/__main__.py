@@ -12,6 +12,7 @@ from pathlib import Path
 NAMES = (
     "learning",
     "defaults",
+    "ablation",
     "rllib_learning",
     "worker_memory",
     "launch_times",

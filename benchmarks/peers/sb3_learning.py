@@ -84,9 +84,9 @@ def main() -> None:
     )
     algorithm = PPO if arguments.algorithm == "ppo" else TRPO
     model = algorithm("MlpPolicy", envs, seed=arguments.seed, device="cpu", **settings)
-    curve, began = Curve(), time.time()
+    curve, began = Curve(), time.process_time()
     model.learn(arguments.steps, callback=curve)
-    seconds = time.time() - began
+    seconds = time.process_time() - began
     envs.training = False
     env, returns = gymnasium.make(arguments.task), []
     for episode in range(arguments.episodes):

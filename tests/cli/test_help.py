@@ -55,7 +55,7 @@ def test_the_shell_completes_commands_runs_files_and_keys(tmp_path: Path) -> Non
     assert muster("train", "CartPole-v1", *QUICK, "--name", "first", cwd=tmp_path).returncode == 0
     assert muster("train", "CartPole-v1", *QUICK, "--seeds", "1", "--name", "house", cwd=tmp_path).returncode == 0
     assert muster("init", "-o", "cart.toml", cwd=tmp_path).returncode == 0
-    assert completed("muster re", tmp_path) == ["resume"]
+    assert completed("muster re", tmp_path) == ["resume", "report"]
     assert completed("muster resume fi", tmp_path) == ["first"]
     assert completed("muster show ho", tmp_path) == ["house", "house/seed-0"]
     assert completed("muster train ca", tmp_path) == ["cart.toml"]

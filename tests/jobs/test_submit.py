@@ -18,7 +18,7 @@ SBATCH = 'echo "$@" >> "$(dirname "$0")/sbatch.log"; echo 7$(wc -l < "$(dirname 
 def test_a_dry_run_writes_nothing_and_needs_no_scheduler(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = muster_here("submit", "exp.toml", "--on", "slurm", "--nodes", "3", "--wall-time", "2h", "--dry-run")
     assert done.code == 0, done.err
-    assert done.out.startswith("#!/bin/bash -l\n#SBATCH --job-name=sim-sim-ppo\n")
+    assert done.out.startswith("#!/bin/bash -l\n#SBATCH --job-name=sim-ppo\n")
     assert "#SBATCH --nodes=3\n" in done.out
     assert "MUSTER_END_TIME=${SLURM_JOB_END_TIME:-$(( $(date +%s) + 7200 ))}" in done.out
     assert "sbatch --parsable job.sh" in done.err
@@ -28,7 +28,7 @@ def test_a_dry_run_writes_nothing_and_needs_no_scheduler(project: Path, monkeypa
 def test_a_script_can_be_written_to_a_file(project: Path) -> None:
     done = muster_here("submit", "exp.toml", "--on", "pbs", "--render", "job.sh")
     assert done.code == 0, done.err
-    assert "#PBS -N sim-sim-ppo\n" in (project / "job.sh").read_text()
+    assert "#PBS -N sim-ppo\n" in (project / "job.sh").read_text()
     assert not (project / "runs").exists()
 
 
@@ -50,14 +50,14 @@ def test_what_is_submitted_is_in_the_run_s_folder(project: Path, program: Progra
     program("sbatch", SBATCH)
     done = muster_here("submit", "exp.toml", "--on", "slurm", "--wall-time", "1h", "--json")
     assert done.code == 0, done.err
-    run = project / "runs" / "sim-sim-ppo"
+    run = project / "runs" / "sim-ppo"
     assert json.loads(done.out) == {"run": str(run), "scheduler": "slurm", "jobs": ["71"]}
     assert (run / "code" / "sim.py").read_text() == (project / "sim.py").read_text()
     assert f'id = "{run}/code/sim.py:Sim"' in (run / "job" / "submitted.toml").read_text()
     assert json.loads((run / "status.json").read_text())["state"] == "queued"
     record = json.loads((run / "jobs.jsonl").read_text())
     assert (record["event"], record["job_id"]) == ("submitted", "71")
-    assert "sim-sim-ppo" in muster_here("runs").out
+    assert "sim-ppo" in muster_here("runs").out
 
 
 def test_links_ahead_each_wait_for_the_one_before(project: Path, program: Program) -> None:
@@ -188,7 +188,7 @@ def test_odd_names_of_folders_reach_the_job_as_they_are(
     assert done.code == 0, done.err
     script = done.out.replace("exec ", "printf '%s\\0' ").replace("#!/bin/bash -l", "")
     words = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split("\0")
-    assert words[-2] == str(folder / "runs" / "sim-sim-ppo")
+    assert words[-2] == str(folder / "runs" / "sim-ppo")
     assert not list(tmp_path.rglob("oops"))
 
 

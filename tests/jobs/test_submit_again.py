@@ -94,7 +94,7 @@ def test_resume_without_a_name_continues_the_last_run_of_its_kind(sent: Path, pr
     assert muster_here("submit", "exp.toml", *ON, "--resume").code == 2
     queue(program)
     done = muster_here("submit", "exp.toml", *ON, "--resume", "--json")
-    assert json.loads(done.out)["run"].endswith("/sim-sim-ppo")
+    assert json.loads(done.out)["run"].endswith("/sim-ppo")
 
 
 def test_a_run_that_is_being_trained_is_not_submitted(sent: Path, project: Path) -> None:

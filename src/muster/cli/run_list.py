@@ -22,6 +22,8 @@ from muster.runs.summary import short_simulator, summarize
 
 _HEADINGS = ("run", "state", "simulator", "algorithm", "steps", "return", "time", "ago")
 _NUMBERS = range(4, 8)
+_FOLDABLE = {0: 16, 2: 11}
+"""How narrow the names of runs and simulators may become in a narrow terminal."""
 _OF_ONE_RUN = ("name", "seed", "resources", "evaluation", "checkpoint", "env.paths")
 """What may differ between runs of the same experiment."""
 
@@ -145,7 +147,8 @@ def _none(directory: Path, choice: Choice) -> str:
 
 
 def _table(records: Sequence[RunRecord], directory: Path) -> str:
-    return columns([_HEADINGS, *(_cells(record, directory) for record in records)], numbers=_NUMBERS)
+    rows = [_HEADINGS, *(_cells(record, directory) for record in records)]
+    return columns(rows, numbers=_NUMBERS, foldable=_FOLDABLE)
 
 
 def _cells(record: RunRecord, directory: Path) -> tuple[str, ...]:

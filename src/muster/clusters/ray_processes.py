@@ -39,6 +39,7 @@ class RayProcesses:
         )
         os.close(reading)
         self._started: list[subprocess.Popen[bytes]] = []
+        self._essential: list[subprocess.Popen[bytes]] = []
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -56,17 +57,15 @@ class RayProcesses:
 
         process = popen(*arguments, preexec_fn=prepare, start_new_session=True, **options)
         self._started.append(process)
+        if isinstance(process.args, list) and Path(process.args[0]).name in _ESSENTIAL:
+            self._essential.append(process)
         with suppress(OSError):
             os.write(self._pipe, f"{process.pid}\n".encode())
         return process
 
     def are_lost(self) -> bool:
         """Whether a process that Ray cannot do without has ended."""
-        return any(
-            process.poll() is not None
-            for process in self._started
-            if isinstance(process.args, list) and Path(process.args[0]).name in _ESSENTIAL
-        )
+        return any(process.poll() is not None for process in self._essential)
 
     def end(self) -> None:
         """Kill all of them, wait until they are gone, and remove their folder; does nothing a second time."""

@@ -161,5 +161,5 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise InputError(f"Plotly is not installed, which pages need{how_to_install('report')}") from None
+        raise InputError(f"a report needs the extra `report`{how_to_install('report')}") from None
     return str(get_plotlyjs())
