@@ -21,6 +21,7 @@ from muster.runs.folder import RunFolder
 from muster.runs.groups import SWEEP_FILE, SWEEP_RECORD
 from muster.runs.status import heartbeat_is_fresh, read_status
 
+SIGNALLED = "told to save and stop"
 _LARGEST_LOCK = 4096
 
 
@@ -63,7 +64,7 @@ def _signal(folder: RunFolder) -> str:
         os.kill(status.pid, signal.SIGINT)
     except OSError as error:
         raise JobError(f"{folder.name}: process {status.pid} cannot be stopped: {error.strerror}") from None
-    return "told to save and stop"
+    return SIGNALLED
 
 
 def _is_held_by(lock: Path, pid: int) -> bool:

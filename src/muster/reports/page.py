@@ -118,7 +118,7 @@ class Page:
         """Return the whole file."""
         style, script = page_file("page.css"), page_file("page.js")
         parts = "\n".join(self._parts)
-        return f"""<!DOCTYPE html>
+        text = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -134,6 +134,8 @@ class Page:
 <script>{script}</script>
 </body></html>
 """
+        # Half a character, as JSON may name one, cannot be written.
+        return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def page_file(name: str) -> str:

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from muster.errors import MusterError
-from muster.jobs.stopping import stop_run
+from muster.jobs.stopping import SIGNALLED, stop_run
 from muster.reports.reporting import report_of
 from muster.serving.access import Guard
 from muster.serving.feed import Feed
@@ -59,7 +59,7 @@ class LiveApp:
         self._assets = Assets()
         self._packed: dict[str, bytes] = {}
         self._notice = notice
-        self._told: set[tuple[str, int, float]] = set()
+        self._told: set[tuple[str, str, int]] = set()
 
     def guarded(self, token: str, cookie: str) -> Guard:
         """Return the app, which only whoever holds the token can ask."""
@@ -141,16 +141,19 @@ class LiveApp:
         if seen is None:
             return _not_found()
         status = seen.row.status
-        # A second signal would end a run before it has saved.
-        mark = (path, status.pid, status.link or 0)
+        mark = (path, status.host, status.pid)
         if mark in self._told:
             return PlainTextResponse("was told to save and stop already", status_code=409)
         self._told.add(mark)
+        said = ""
         try:
             said = await to_thread.run_sync(stop_run, seen.folder, self._notice)
         except MusterError as error:
-            self._told.discard(mark)
             return PlainTextResponse(str(error), status_code=409)
+        finally:
+            # A second signal would end a process before it has saved; to cancel a job twice does no harm.
+            if said != SIGNALLED:
+                self._told.discard(mark)
         self._notice(f"{seen.name}: {said}, as asked on its page")
         return PlainTextResponse(said)
 

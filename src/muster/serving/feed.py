@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -17,6 +18,7 @@ from muster.serving.run_rows import signature
 from muster.serving.run_table import moment_html, state_html
 from muster.serving.run_watch import RunWatch, SeenRun
 
+_LOG = logging.getLogger("uvicorn.error")
 LOOK_SECONDS = 2.0
 SHARE = 0.01
 """Of the time, so much of one CPU goes into looking."""
@@ -43,7 +45,11 @@ class Feed:
         while True:
             await self._opened.wait()
             began = time.monotonic()
-            await self._look()
+            try:
+                await self._look()
+            except Exception:
+                # One folder that cannot be read for an unforeseen reason must not leave all pages as they are.
+                _LOG.exception("the run folders could not be read")
             await asyncio.sleep(max(LOOK_SECONDS, (time.monotonic() - began) / SHARE))
 
     async def fresh(self) -> None:

@@ -55,7 +55,7 @@ def row_html(row: RunRow, path: str) -> str:
         ("", html.escape(printable(short_simulator(summary.simulator))) if summary.simulator else "-"),
         ("", html.escape(printable(summary.algorithm or "-"))),
         ("n", "-" if summary.seconds is None else format_duration(summary.seconds)),
-        ("n", "-" if row.node_hours is None else f"{row.node_hours:.2f}"),
+        ("n", _hours(row.node_hours)),
         ("n", moment_html(status.updated)),
     )
     inner = "".join(f'<td class="{kind}">{cell}</td>' if kind else f"<td>{cell}</td>" for kind, cell in cells)
@@ -94,9 +94,16 @@ def sparkline(values: Sequence[float]) -> str:
         for at, value in enumerate(known)
     )
     return (
-        f'<svg width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img" aria-label="returns from {figure(low)} '
+        f'<svg width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" '
+        f'preserveAspectRatio="none" role="img" aria-label="returns from {figure(low)} '
         f'to {figure(high)}"><polyline points="{points}"></polyline></svg>'
     )
+
+
+def _hours(hours: float | None) -> str:
+    if hours is None:
+        return "-"
+    return f"{hours:.2f}" if hours >= 0.01 or not hours else "&lt; 0.01"
 
 
 def _problems(problems: Sequence[str]) -> str:
