@@ -132,7 +132,7 @@ def test_a_run_over_ssh_is_looked_at_from_the_laptop(lab: Lab, sshd: Sshd, tmp_p
     with desk.dashboard("a", log) as process:
         assert_only_the_token_lets_in(desk, address_of("Ray's dashboard", log), token)
         curves = f"{address_of('TensorBoard', log)}/data/runs"
-        wait_until(lambda: "tensorboard" in lab.login.run(["curl", "--silent", curves]).stdout, "curves")
+        wait_until(lambda: '"a"' in lab.login.run(["curl", "--silent", curves]).stdout, "curves")
         assert token not in log.read_text()
         commands = [*commands_of(lab.login), *commands_of(node)]
         assert not [command for command in commands if token in command]
