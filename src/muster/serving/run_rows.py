@@ -19,6 +19,9 @@ SPARK_POINTS = 40
 _PIECE = 1024
 """Bytes that are read of the metrics at each point; a row is a few hundred."""
 
+_WITHOUT_METRICS = ("starting", "queued", "running")
+"""States in which a run may not have done an iteration."""
+
 Signature = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -68,7 +71,8 @@ def read_row(folder: RunFolder, name: str, before: RunRow | None = None) -> RunR
     try:
         returns = read_sampled_metrics(folder.metrics, SPARK_POINTS, _PIECE).numbers("return/mean")
     except FileNotFoundError:
-        pass
+        if record.status.state not in _WITHOUT_METRICS:
+            problems.append(f"{folder.metrics.name}: missing")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         problems.append(printable(f"{folder.metrics.name}: {reason or error}"))
