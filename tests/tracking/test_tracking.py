@@ -66,7 +66,8 @@ def run(original: Path, tmp_path: Path) -> Path:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    return {"TRACKIO_DIR": str(folder / "trackio"), "WANDB_MODE": "offline", "WANDB_DIR": str(folder)}
+    here = {"TRACKIO_DIR": str(folder / "trackio"), "WANDB_MODE": "offline", "WANDB_DIR": str(folder)}
+    return {**here, "WANDB_ERROR_REPORTING": "false", "HF_HUB_OFFLINE": "1"}
 
 
 def command(kind: str, folder: Path) -> list[str]:

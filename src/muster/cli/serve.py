@@ -40,8 +40,8 @@ def serve(
     directory = runs if runs is not None else folder_of_runs(runs_dir)
     if not is_folder(directory):
         raise InputError(f"{directory}: no such folder\n    give a folder of runs, or start one: muster train")
-    os.nice(NICENESS)
     with live_server(directory, port, show_notice) as server:
+        os.nice(NICENESS)
         if as_json:
             print_json({"address": server.address, "token": server.token, "runs": str(directory.resolve())})
         else:

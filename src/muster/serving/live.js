@@ -113,13 +113,22 @@
     button.disabled = false;
   }
 
-  const events = new EventSource(body.dataset.events);
-  events.addEventListener("open", () => { byId("connection").hidden = true; });
-  events.addEventListener("error", () => { byId("connection").hidden = false; });
-  events.addEventListener("rows", (event) => showRows(JSON.parse(event.data)));
-  events.addEventListener("state", (event) => showSummary(event.data));
-  events.addEventListener("log", (event) => showLog(JSON.parse(event.data)));
-  events.addEventListener("content", (event) => fetchContent(event.data));
+  // A browser keeps few connections to a server, so a page that nobody sees gives its own back.
+  let events = null;
+  function connect() {
+    if (events) events.close();
+    events = null;
+    if (document.hidden) return;
+    events = new EventSource(body.dataset.events);
+    events.addEventListener("open", () => { byId("connection").hidden = true; });
+    events.addEventListener("error", () => { byId("connection").hidden = false; });
+    events.addEventListener("rows", (event) => showRows(JSON.parse(event.data)));
+    events.addEventListener("state", (event) => showSummary(event.data));
+    events.addEventListener("log", (event) => showLog(JSON.parse(event.data)));
+    events.addEventListener("content", (event) => fetchContent(event.data));
+  }
+  document.addEventListener("visibilitychange", connect);
+  connect();
 
   if (byId("runs")) {
     byId("name").addEventListener("input", choose);

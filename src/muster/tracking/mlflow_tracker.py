@@ -19,8 +19,12 @@ from muster.tracking.tracker import Known
 IDENTITY = "muster.identity"
 MOST_METRICS, MOST_PARAMETERS, LONGEST_PARAMETER = 1000, 100, 500
 """What MLflow takes in one request."""
-_VARIABLES = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
-"""Its own number of retries keeps a person waiting for minutes; a feed that failed is begun anew anyway."""
+_VARIABLES = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+"""Unless they are set. Its own number of retries takes minutes; a feed that failed is begun anew anyway."""
 _STATES = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
