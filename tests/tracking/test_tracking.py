@@ -18,7 +18,7 @@ import pytest
 
 from muster.errors import TrackerError
 from muster.runs.folder import RunFolder
-from muster.tracking.following import Followed
+from muster.tracking.followed_run import FollowedRun
 from muster.tracking.points import EVALUATION, ITERATION, Point
 from muster.tracking.tensorboard_tracker import TensorboardTracker
 from muster.tracking.tracker import Lacking
@@ -171,12 +171,20 @@ class Unreliable(TensorboardTracker):
 
 
 def test_after_a_failure_the_tracker_is_asked_what_it_has(run: Path, tmp_path: Path) -> None:
-    followed = Followed(RunFolder(run), "one", lambda: Unreliable(tmp_path / "events"))
+    followed = FollowedRun(RunFolder(run), "one", lambda: Unreliable(tmp_path / "events"))
     with pytest.raises(TrackerError):
         followed.send_new()
     followed.send_new()
     followed.end()
     require_same(stored("tensorboard", tmp_path), recorded(run))
+
+
+def test_a_run_that_has_not_begun_is_left_alone(run: Path, tmp_path: Path) -> None:
+    (run / "metrics.csv").write_text("")
+    (run / "evaluations.jsonl").write_text("")
+    done = muster_here("track", run, "--to", "tensorboard", "--at", tmp_path / "events")
+    assert (done.code, "no iteration is recorded yet" in done.out) == (0, True), done.err
+    assert not (tmp_path / "events").exists()
 
 
 def point(number: int, step: int, counter: str = ITERATION) -> Point:

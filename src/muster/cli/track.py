@@ -17,7 +17,7 @@ from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import printable
 
 if TYPE_CHECKING:
-    from muster.tracking.following import Followed
+    from muster.tracking.followed_run import FollowedRun
 
 WATCH_SECONDS = 5.0
 
@@ -42,14 +42,16 @@ def track(
     Started again, it continues.
     """
     from muster.reports.groups import find_folder
-    from muster.tracking.following import Followed
+    from muster.tracking.followed_run import FollowedRun
     from muster.tracking.trackers import open_tracker
 
     path, folders = find_folder(run, folder_of_runs(runs_dir))
     open_tracker(to, project, at)
-    followed = [Followed(folder, _name(folder, path), lambda: open_tracker(to, project, at)) for folder in folders]
+    followed = [
+        FollowedRun(folder, _name(folder, path), lambda: open_tracker(to, project, at)) for folder in folders
+    ]
     try:
-        _feed(followed, watch=watch)
+        _send(followed, watch=watch)
     except KeyboardInterrupt:
         show_notice("\nstopped sending; the same command continues")
         raise typer.Exit(130) from None
@@ -57,7 +59,8 @@ def track(
         print_json([{"run": one.name, "sent": one.sent, "where": one.where} for one in followed])
         return
     for one in followed:
-        console().print(printable(f"{one.name}: sent {counted(one.sent, 'point')} to {one.where}"))
+        where = f"to {one.where}" if one.where else "as no iteration is recorded yet"
+        console().print(printable(f"{one.name}: sent {counted(one.sent, 'point')} {where}"))
         if one.repeated:
             show_notice(
                 f"{one.name}: {counted(one.repeated, 'point')} trained again after a resumption were left out"
@@ -69,7 +72,7 @@ def _name(folder: RunFolder, path: Path) -> str:
     return name if folder.path == path else f"{path.resolve().name}/{name}"
 
 
-def _feed(followed: list[Followed], *, watch: bool) -> None:
+def _send(followed: list[FollowedRun], *, watch: bool) -> None:
     """Send what there is; with `watch`, until all runs have ended, through failures of the tracker."""
     while True:
         over = [one.is_over() for one in followed]

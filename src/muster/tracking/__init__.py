@@ -1,1 +1,1 @@
-"""Feeding experiment trackers from run folders."""
+"""Sending what run folders record to experiment trackers."""

@@ -24,7 +24,7 @@ _VARIABLES = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-"""Unless they are set. Its own number of retries takes minutes; a feed that failed is begun anew anyway."""
+"""Unless they are set. Its own number of retries takes minutes; `--watch` tries again anyway."""
 _STATES = {"running": "RUNNING", "finished": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 

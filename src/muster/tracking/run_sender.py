@@ -1,4 +1,4 @@
-"""Feeding one run into one tracker: what it lacks now, then what comes, each value once."""
+"""Sending one run to one tracker: what it lacks now, then what is new, each value once."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from muster.tracking.points import TrackedRun, ending_of
 from muster.tracking.tracker import Lacking, Tracker
 
 AT_ONCE = 200
-"""Points between two looks at what was asked for meanwhile, such as Ctrl-C."""
+"""Points that are handed to a tracker together, and then noted as sent."""
 
 
-class Feed:
+class RunSender:
     """Sends a run's points to a tracker. It keeps nothing: at each beginning, the tracker is asked what it has.
 
-    So whatever ended an earlier feed, in the middle of a request too, nothing is sent twice and nothing left out.
+    So whatever ended an earlier sender, in the middle of a request too, nothing is sent twice or left out.
     """
 
     def __init__(self, run: TrackedRun, tracker: Tracker) -> None:
@@ -23,7 +23,7 @@ class Feed:
         self.where = tracker.begin(run)
         self._lacking = Lacking(tracker.known())
         self.sent = 0
-        """Points that were sent by this feed."""
+        """Points that this sender has sent."""
 
     @property
     def repeated(self) -> int:
@@ -34,7 +34,7 @@ class Feed:
         """Send what the tracker lacks; return how many points that were.
 
         Raises:
-            TrackerError: if it refuses or cannot be reached; a new feed continues.
+            TrackerError: if it refuses or cannot be reached; a new sender continues.
         """
         points = iter(self._lacking.of(self._run.points()))
         before = self.sent

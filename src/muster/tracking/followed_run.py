@@ -1,4 +1,4 @@
-"""A run that is followed into a tracker: the feed, made anew when it fails, and when the run is over."""
+"""A run that is followed until it has ended; its sender is replaced when the tracker fails."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from muster.jobs.logs import Ending
 from muster.jobs.places.record import find_elsewhere
 from muster.runs.folder import RunFolder
 from muster.runs.status import LIVE_STATES, Status, read_status
-from muster.tracking.feeding import Feed
 from muster.tracking.points import read_tracked_run
+from muster.tracking.run_sender import RunSender
 from muster.tracking.tracker import Tracker
 
 _MAY_COME = (*LIVE_STATES, "queued", "unknown")
 
 
-class Followed:
+class FollowedRun:
     """One run on its way into a tracker."""
 
     def __init__(self, folder: RunFolder, name: str, tracker: Callable[[], Tracker]) -> None:
@@ -27,7 +27,7 @@ class Followed:
         self.repeated = 0
         self._folder = folder
         self._tracker = tracker
-        self._feed: Feed | None = None
+        self._sender: RunSender | None = None
         job = JobFolder(folder.path.resolve())
         is_here = job.exists() and find_elsewhere(job.path, job.path.parent) is None
         self._jobs_ended = Ending(job) if is_here else None
@@ -46,16 +46,20 @@ class Followed:
             TrackerError: if it refuses or cannot be reached; the next time it is asked again what it has.
         """
         try:
-            if self._feed is None:
-                self._feed = Feed(read_tracked_run(self._folder, self.name), self._tracker())
-                self.where = self._feed.where
-            self.sent += self._feed.send_new()
-            self.repeated = self._feed.repeated
+            if self._sender is None:
+                run = read_tracked_run(self._folder, self.name)
+                # Before the first iteration, what identifies the run may not be recorded yet.
+                if next(run.points(), None) is None:
+                    return
+                self._sender = RunSender(run, self._tracker())
+                self.where = self._sender.where
+            self.sent += self._sender.send_new()
+            self.repeated = self._sender.repeated
         except TrackerError:
-            self._feed = None
+            self._sender = None
             raise
 
     def end(self) -> None:
         """Say how the run is, and close what is open."""
-        if self._feed is not None:
-            self._feed.end()
+        if self._sender is not None:
+            self._sender.end()
