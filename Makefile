@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help demo test test-all check format bench docs lab lab-packages clean
+.PHONY: help demo test test-all check format bench docs docs-serve lab lab-packages clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -62,5 +62,16 @@ bench: $(VENV)/.bench  ## measure; ONLY=name for one benchmark
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
 
-docs: $(VENV)/.base  ## write the reference page of the experiment file
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## write the generated pages, and build the documentation as build/docs/index.html
 	$(BIN)/muster schema --markdown > docs/experiment.md
+	COLUMNS=80 $(BIN)/python docs/command_reference.py > docs/reference/command-line.md
+	$(BIN)/python docs/pictures/iteration.py > docs/pictures/iteration.svg
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs . build/docs
+	@echo "build/docs/index.html"
+
+docs-serve: docs  ## build the documentation and show it at http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs 8000

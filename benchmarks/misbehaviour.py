@@ -29,7 +29,7 @@ KINDS = (
     "reward of a wrong type",
     "wrong shape",
     "outside",
-    "four values",
+    "three values",
     "None",
     "strange truth",
     "hang",

@@ -136,7 +136,7 @@ def _changed(how: str, observation: Any, reward: float, terminated: bool, trunca
         "wrong shape": (np.zeros(3, np.float32), reward, *rest),
         "wrong type": ("north", reward, *rest),
         "outside": (observation * 7, reward, *rest),
-        "four values": (observation, reward, terminated, info),
+        "three values": (observation, reward, info),
         "strange truth": (observation, reward, np.array([True, False]), truncated, info),
         "info of a wrong type": (observation, reward, terminated, truncated, 7),
     }.get(how)

@@ -14,11 +14,13 @@ from tests.rooms import (
     ENGINE_RANKS,
     NEIGHBOURS,
     PACKAGE,
+    PICTURE,
     RANKS,
     drawing,
     imports_of,
     own_files,
     room_of,
+    table,
 )
 
 DESIGN = PACKAGE.parents[1] / "docs" / "design.md"
@@ -58,7 +60,8 @@ def test_only_one_room_calls_a_simulator() -> None:
 
 
 def test_the_design_shows_what_is_really_imported() -> None:
-    assert drawing() in DESIGN.read_text(), "put what `python -m tests.rooms` prints into docs/design.md"
+    assert table() in DESIGN.read_text(), "put what `python -m tests.rooms` prints into docs/design.md"
+    assert drawing() == PICTURE.read_text(), "`python -m tests.rooms` draws it again"
 
 
 def test_every_room_is_in_the_design() -> None:

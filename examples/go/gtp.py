@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from pathlib import Path
 
 COLUMNS = "ABCDEFGHJKLMNOPQRST"
 
 
 class GoProgram:
-    """One running program. It ends with this process, however that ends: its standard input is then at its end."""
+    """One running program, started in this file's folder.
+
+    It ends with this process, however that ends: its standard input is then at its end.
+    """
 
     def __init__(self, command: str) -> None:
         self._command = command
         self._process = subprocess.Popen(
             shlex.split(command),
+            cwd=Path(__file__).parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from muster.cli.screen import between_words, print_text
+from muster.cli.screen import between_words, console, print_text
 from muster.cli.views import LiveView, View
 from muster.errors import SimulatorError
 from muster.experiment import Experiment
@@ -129,3 +129,8 @@ def test_the_error_s_traceback_is_printed_once_and_as_it_is(capsys: pytest.Captu
     error.traceback = "Traceback:\n  a line\n"
     show_error(error)
     assert capsys.readouterr().err == "error: it failed\n\nTraceback:\n  a line\n"
+
+
+def test_a_simulator_s_name_is_never_an_emoji(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print("house.py:House: ready to train")
+    assert capsys.readouterr().out == "house.py:House: ready to train\n"

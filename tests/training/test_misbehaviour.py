@@ -41,7 +41,7 @@ RAISED = {
     "wrong shape": "ValueError: observation has shape (3,), its space says (2,) (in step: group ",
     "wrong type": "ValueError: observation has shape (), its space says (2,) (in step: group ",
     "outside": "ValueError: observation lies outside its space: entry ",
-    "four values": "step must return observation, reward, terminated, truncated, info: it returned 4 values",
+    "three values": "step must return observation, reward, terminated, truncated, info: it returned 3 values",
     "hang": "TimeoutError: step took longer than env.step_timeout = 1 s (in step: group ",
 }
 ODDLY_RAISED = {
@@ -342,7 +342,7 @@ def test_a_replay_gives_the_same_numbers_for_actions(bounds: str, tmp_path: Path
         list(replay(read_recorded(tmp_path / "run" / "failures" / "0001.json")))
 
 
-@pytest.mark.parametrize("how", ["raise", "reset", "infinite reward", "wrong shape", "four values"])
+@pytest.mark.parametrize("how", ["raise", "reset", "infinite reward", "wrong shape", "three values"])
 def test_a_failure_of_an_evaluation_is_recorded_and_repeats(how: str, tmp_path: Path) -> None:
     result, heard = run(how, 0, tmp_path, evaluation__every=1, evaluation__episodes=30)
     assert result.state == "finished"

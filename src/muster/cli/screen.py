@@ -31,7 +31,7 @@ def console(*, stderr: bool = False) -> Console:
 
     # The stream as it is now: a simulator may replace it later.
     file = sys.stderr if stderr else sys.stdout
-    return Console(file=file, highlight=False, markup=False, soft_wrap=True)
+    return Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

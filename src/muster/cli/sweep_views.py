@@ -151,7 +151,7 @@ def trial_table(record: SweepRecord, height: int) -> Table:
             str(trial.iteration),
             f"{trial.steps:,}",
             Text(figure(trial.metric), style="bold green" if trial is best else ""),
-            "← best" if trial is best else trial.reason,
+            "← best" if trial is best else _note(trial),
         )
     # Where the terminal is too narrow, the last column alone is cut.
     for column in table.columns[:-1]:
@@ -160,6 +160,12 @@ def trial_table(record: SweepRecord, height: int) -> Table:
         counts = ", ".join(f"{count} {state}" for state, count in record.counts().items())
         table.add_row(f"… {len(record.trials)} in all: {counts}")
     return table
+
+
+def _note(trial: Trial) -> str:
+    """Return what a trial's state does not say by itself."""
+    is_plain = trial.state == "finished" or trial.reason.startswith("stopped early")
+    return "" if is_plain else trial.reason
 
 
 def short(value: Any) -> str:

@@ -39,8 +39,12 @@ class Interface:
         return self._row if self.scale is None else self.scale.apply(self._row, np.empty_like(self._row))
 
     def allowed(self, outputs: Array, observation: Any, mask: Any) -> Array:
-        """Apply the mask that is given, or else in the observation, to the network's outputs."""
-        checked = self._masks.read(observation, {}) if mask is None else self._masks.checked(mask)
+        """Apply the mask that is given, or else in the observation, to the network's outputs.
+
+        Actions that take no mask ignore one, as they do in training.
+        """
+        is_given = mask is not None and self._masks.sizes
+        checked = self._masks.checked(mask) if is_given else self._masks.read(observation, {})
         return outputs if checked is None else masked(outputs, checked[None])
 
     def action(self, outputs: Array, rng: np.random.Generator | None = None) -> Any:

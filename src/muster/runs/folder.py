@@ -88,6 +88,11 @@ class RunFolder:
         return self.path / "failures"
 
     @property
+    def evaluated(self) -> Path:
+        """The policy that is being evaluated in a process apart."""
+        return self.path / ".evaluated"
+
+    @property
     def journals(self) -> Path:
         """What the simulators are asked in this process, while it lives."""
         return self.path / "journals"

@@ -27,11 +27,13 @@ class MaskReader:
         self.in_observation = "mask" in observations
 
     def read(self, observation: Any, info: Any) -> Array | None:
-        """Return the mask that a reset or step came with, or None if it came with none.
+        """Return the mask that a reset or step came with; None if it came with none, or its actions take none.
 
         Raises:
             ValueError: if it does not fit the actions, or allows nothing.
         """
+        if not self.sizes:
+            return None
         if self.in_observation:
             return self.checked(observation[MASK])
         mask = mask_in(info)
@@ -44,8 +46,6 @@ class MaskReader:
             ValueError: if it does not fit the actions, or allows nothing.
         """
         size = sum(self.sizes)
-        if not size:
-            raise ValueError(f"{MASK} was given; only Discrete and MultiDiscrete actions take one")
         parts = mask if isinstance(mask, (tuple, list)) and np.ndim(mask[0]) else [mask]
         flat = np.concatenate([np.ravel(part) for part in parts])
         if len(flat) != size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -95,16 +95,20 @@ def evaluate_here(
         return _evaluate(policy, task, supervision.require_time, journals and journal_folder(journals))
 
 
-def evaluate_apart(policy: Policy, task: EvaluationTask, process: ApartProcess) -> Evaluation:
-    """Let a policy act in a process of its own, which the simulator may end.
+def evaluate_apart(policy: Policy, task: EvaluationTask, process: ApartProcess, folder: Path) -> Evaluation:
+    """Let a policy act in a process of its own, which the simulator may end; `folder` hands it over.
 
     Raises:
         FailedCallError: if the simulator fails, or ends its process.
         SamplingAbandonedError: when there is no time left.
+        OSError: if the folder cannot be written.
     """
-    with tempfile.TemporaryDirectory(prefix="muster-policy-") as folder:
-        policy.save(Path(folder))
-        result: Evaluation = process.call(evaluate_saved, folder, task)
+    folder.mkdir(exist_ok=True)
+    try:
+        policy.save(folder)
+        result: Evaluation = process.call(evaluate_saved, str(folder.absolute()), task)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return result
 
 

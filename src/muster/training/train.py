@@ -20,15 +20,17 @@ from muster.errors import AllocationError, InterruptedRunError, MusterError, Sim
 from muster.experiment import Experiment, LoadedExperiment, Override, load_experiment, load_object
 from muster.experiment.quantities import counted
 from muster.files.carried import FOLDER, name_of
+from muster.policies import Policy
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.events import EventLog
+from muster.runs.files import explained
 from muster.runs.finding import require_own_run
 from muster.runs.folder import RunFolder, runs_dir
 from muster.runs.lock import RunLock
 from muster.runs.status import StatusFile
 from muster.stepping.apart import ApartProcess
 from muster.stepping.calls import Call
-from muster.stepping.evaluation import evaluate_apart, evaluate_here
+from muster.stepping.evaluation import Evaluation, EvaluationTask, evaluate_apart, evaluate_here
 from muster.stepping.failures import SimulatorFailure, simulator_error
 from muster.stepping.hang_watch import IN_ONE_PROCESS, end_process, too_long
 from muster.stepping.journal_reading import read_last_calls
@@ -356,9 +358,13 @@ class _Run:
         experiment = self._preparation.loaded.experiment
         task = evaluation_task(experiment, self._preparation.simulator)
         if self._preparation.plan.num_workers:
-            return lambda policy: evaluate_apart(policy, task, self._apart)
+            return lambda policy: self._evaluate_apart(policy, task)
         hung, journals = self._supervision.hung, self._folder.journals
         return lambda policy: evaluate_here(policy, task, self._supervision, hung=hung, journals=journals)
+
+    def _evaluate_apart(self, policy: Policy, task: EvaluationTask) -> Evaluation:
+        with explained(self._folder.evaluated):
+            return evaluate_apart(policy, task, self._apart, self._folder.evaluated)
 
     @contextmanager
     def _engine(self, checkpoint: Path | None, weights_from: Path | None) -> Iterator[Engine]:

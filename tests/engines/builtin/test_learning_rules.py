@@ -187,6 +187,16 @@ def test_an_update_makes_good_actions_likelier(distribution: Categorical | Gauss
     assert 0 < metrics["policy/kl"] <= 0.01
 
 
+def test_a_line_search_that_fails_leaves_trpo_s_policy_as_it_was() -> None:
+    networks, parameters, batch = networks_and_batch(Gaussian(2))
+    settings = TRPOSection(name="TRPO", target_kl=100.0, line_search_steps=1)
+    after, metrics = updated(TRPO(settings), networks, parameters, batch)
+    end = networks.num_policy_parameters
+    assert (metrics["policy/step_fraction"], metrics["policy/kl"]) == (0.0, 0.0)
+    assert after[:end].tobytes() == parameters[:end].tobytes()
+    assert np.any(after[end:] != parameters[end:]), "the values are fitted all the same"
+
+
 def test_an_action_counts_more_the_likelier_it_has_become_up_to_twice() -> None:
     _, _, batch = networks_and_batch(Categorical([5]))
     changes = np.log(np.resize([1.0, 0.5, 1.5, 7.0], STEPS)).astype(np.float32)
