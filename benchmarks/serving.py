@@ -102,7 +102,7 @@ def _measure_readers(folder: Path) -> list[str]:
         trained.wait()
     speeds = {kind: [speed for has, speed, _ in windows if has is kind] for kind in (True, False)}
     shares = {kind: [share for has, _, share in windows if has is kind] for kind in (True, False)}
-    cost = 1 - statistics.mean(speeds[True]) / statistics.mean(speeds[False])
+    ratio = statistics.mean(speeds[True]) / statistics.mean(speeds[False])
     return [
         f"Training with {WORKERS} workers while {READERS} readers look at its page or at the list, in windows of "
         f"{WINDOW_SECONDS:.0f} s. The readers run at the lowest priority on the same machine.",
@@ -111,7 +111,7 @@ def _measure_readers(folder: Path) -> list[str]:
         "|---|---|---|",
         *(f"| {'readers' if has else 'none'} | {speed:,.0f} | {share:.2%} |" for has, speed, share in windows),
         "",
-        f"With readers, training was {cost:.1%} slower; the server took {statistics.mean(shares[True]):.2%} of a "
+        f"With readers, training had {ratio:.1%} of its speed without; the server took {statistics.mean(shares[True]):.2%} of a "
         f"CPU, and {statistics.mean(shares[False]):.2%} without.",
     ]
 
