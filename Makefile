@@ -15,7 +15,7 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,mpi,onnx,ray,report,rllib,sweep,torch,video]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,mpi,onnx,ray,report,rllib,serve,sweep,torch,track,video]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -30,6 +30,7 @@ NAMES = (
     "scaling",
     "batched",
     "reading",
+    "serving",
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -29,8 +29,10 @@ RANKS = {
     "jobs": 6,
     "sweeps": 6,
     "reports": 7,
-    "cli": 8,
-    "api": 9,
+    "serving": 8,
+    "tracking": 8,
+    "cli": 9,
+    "api": 10,
 }
 NEIGHBOURS = {
     ("experiment", "simulators"),
@@ -117,6 +119,8 @@ _FILL = {False: "#ddf4ff", True: "#f6f8fa"}
 _ABOUT = {
     "api": "what import muster offers",
     "cli": "one command per file",
+    "serving": "the live page",
+    "tracking": "MLflow, W&B, Trackio, TensorBoard",
     "reports": "pages, pictures, tables made from run folders",
     "jobs": "scripts, submit, status, chains, ssh",
     "sweeps": "trials on Ray Tune",

@@ -10,6 +10,7 @@
     │   ├── AllocationError            what a scheduler or launcher says of the job cannot be read
     │   └── KeeperLostError            the process that holds a host's Ray was killed
     ├── JobError                   1   a scheduler's command failed
+    ├── TrackerError               1   an experiment tracker refused, or cannot be reached
     ├── InterruptedRunError        a signal's   it came before training began
     ├── RayLostError               1   Ray ended while it was in use
     ├── RunLockedError             1   another process writes this run
@@ -99,6 +100,10 @@ class AllocationError(ClusterError):
 
 class JobError(MusterError):
     """A scheduler refused or failed to do what was asked."""
+
+
+class TrackerError(MusterError):
+    """An experiment tracker refused what it was sent, or cannot be reached; sending again continues."""
 
 
 class InterruptedRunError(MusterError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_WITH_TORCH = ("onnx", "rllib", "torch")
+_WITH_TORCH = ("all", "onnx", "rllib", "torch")
 
 
 def how_to_install(extra: str) -> str:

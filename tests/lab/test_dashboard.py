@@ -74,10 +74,10 @@ class Desk:
             assert time.monotonic() < deadline, (found, self.type("logs", run, check=False).stdout)
 
     @contextmanager
-    def dashboard(self, run: str, log: Path) -> Iterator[subprocess.Popen[str]]:
+    def dashboard(self, run: str, log: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
         """Open a run's dashboard, and wait until it is open or has failed."""
         with log.open("w") as output:
-            command = [MUSTER, "dashboard", run, "--no-browser"]
+            command = [MUSTER, "dashboard", run, "--no-browser", *flags]
             process = self.host.popen(command, user=self.user, cwd=self.folder, stdout=output, stderr=output)
         wait_until(lambda: "Ctrl-C" in log.read_text() or process.poll() is not None, "the dashboard")
         try:
@@ -132,7 +132,7 @@ def test_a_run_over_ssh_is_looked_at_from_the_laptop(lab: Lab, sshd: Sshd, tmp_p
     with desk.dashboard("a", log) as process:
         assert_only_the_token_lets_in(desk, address_of("Ray's dashboard", log), token)
         curves = f"{address_of('TensorBoard', log)}/data/runs"
-        wait_until(lambda: "tensorboard" in lab.login.run(["curl", "--silent", curves]).stdout, "curves")
+        wait_until(lambda: '"a"' in lab.login.run(["curl", "--silent", curves]).stdout, "curves")
         assert token not in log.read_text()
         commands = [*commands_of(lab.login), *commands_of(node)]
         assert not [command for command in commands if token in command]
@@ -141,6 +141,11 @@ def test_a_run_over_ssh_is_looked_at_from_the_laptop(lab: Lab, sshd: Sshd, tmp_p
     assert desk.listening() == before
     assert not [command for command in commands_of(lab.login) if "tensorboard" in command]
     wait_until(lambda: not [command for command in commands_of(node) if " relay " in command], "the relay's end")
+    with desk.dashboard("a", log, "--live") as process:
+        assert desk.get(address_of("live page", log)) == "401"
+        rows = lab.login.path(researcher.project) / "runs/a/metrics.csv"
+        wait_until(rows.exists, "the metrics of the run here")
+        assert desk.interrupt(process) == 0
     desk.type("fetch", "a")
     assert not list(lab.login.path(researcher.project).rglob("where.json"))
     desk.type("cancel", "a")

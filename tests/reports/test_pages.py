@@ -8,8 +8,12 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from muster.reports.history import read_history
+from muster.reports.run_charts import other_metrics
+from muster.runs.folder import RunFolder
 from muster.sweeps.folder import SweepFolder
 from muster.sweeps.record import SweepRecord
 from tests.commands import last_json, muster, muster_here
@@ -77,7 +81,7 @@ def test_names_and_tracebacks_that_are_markup_are_text(runs: Path, tmp_path: Pat
     run = tmp_path / MARKUP
     shutil.copytree(runs / "one", run, symlinks=True)
     (run / "failures").mkdir()
-    failure = {"error": f"</script>{MARKUP}", "traceback": f"</pre></script>{MARKUP}", "seed": 1}
+    failure = {"error": f"</script>{MARKUP}", "traceback": f"</pre></script>{MARKUP}\ud800", "seed": 1}
     (run / "failures/0001.json").write_text(json.dumps(failure))
     with (run / "events.jsonl").open("a") as file:
         file.write(json.dumps({"time": 1e9, "event": MARKUP, "error": f"</script>{MARKUP}"}) + "\n")
@@ -171,3 +175,23 @@ def test_a_film_of_the_policy_is_in_the_page(runs: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert last_json(done)["kind"] == "run"
     assert 'src="data:video/mp4;base64,AAAA' in (runs / "one/report.html").read_text()
+
+
+def test_a_metric_that_never_changes_is_drawn_at_its_value(runs: Path) -> None:
+    history = read_history(RunFolder(runs / "one"))
+    charts = {figure.title: figure.layout["yaxis"] for figure in other_metrics(history)}
+    assert charts["learner/epochs"]["range"] == [9.0, 11.0]
+    assert "range" not in charts["policy/entropy"]
+
+
+def test_all_columns_at_once_are_what_each_is_alone(runs: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(runs / "one", run, symlinks=True)
+    whole = read_history(RunFolder(run))
+    names = whole.record.rows.columns
+    assert all(np.array_equal(whole.column(n), whole.record.rows.values(n), equal_nan=True) for n in names)
+    text = (run / "metrics.csv").read_text().splitlines()
+    (run / "metrics.csv").write_text("\n".join([*text, text[-1].replace(",", ",x", 3).replace(",x", ",", 2), ""]))
+    damaged = read_history(RunFolder(run))
+    assert list(damaged.column("steps")) == [64.0, 128.0, 128.0]
+    assert np.isnan(damaged.column("return/mean")[-1])

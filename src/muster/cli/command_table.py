@@ -22,6 +22,8 @@ SHOWN = (
     "report",
     "compare",
     "plot",
+    "serve",
+    "track",
     "evaluate",
     "play",
     "export",

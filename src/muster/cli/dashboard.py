@@ -37,6 +37,9 @@ def dashboard(
         typer.Option(min=1024, max=_HIGHEST_PORT, help="Port for Ray's dashboard on this machine; default: any."),
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the addresses.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Open muster's live page instead of TensorBoard (extra serve).")
+    ] = False,
     runs_dir: RunsDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +57,7 @@ def dashboard(
     try:
         with _signals_end_this(), ExitStack() as held:
             page = _open_ray(held, run, directory, elsewhere, port)
-            curves = _open_tensorboard(held, run, directory, elsewhere)
+            curves = (_open_live if live else _open_tensorboard)(held, run, directory, elsewhere)
             addresses = [address for address in (page.address if page else None, curves) if address]
             if not addresses:
                 raise typer.Exit(1)
@@ -139,6 +142,15 @@ def _open_tensorboard(held: ExitStack, run: str, directory: Path, elsewhere: Run
     console().print(f"TensorBoard: {address}")
     sys.stdout.flush()
     return with_returns_first(address)
+
+
+def _open_live(held: ExitStack, run: str, directory: Path, elsewhere: RunElsewhere | None) -> str:
+    """Open the live page and print its address."""
+    from muster.cli.live_page import open_live_page, print_address
+
+    address = held.enter_context(open_live_page(run, directory, elsewhere))
+    print_address(address, "live page: ")
+    return address
 
 
 def _show(addresses: list[str]) -> None:

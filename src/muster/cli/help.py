@@ -12,7 +12,19 @@ _OTHERS = "Options"
 _PANELS = (EXPERIMENT, STOP, RESOURCES, RUN, _OTHERS, OUTPUT)
 COMMANDS = {
     "Train": ("init", "check", "train", "resume", "sweep", "scale"),
-    "Look at runs": ("runs", "show", "report", "compare", "plot", "evaluate", "play", "export", "dashboard"),
+    "Look at runs": (
+        "runs",
+        "show",
+        "report",
+        "compare",
+        "plot",
+        "serve",
+        "track",
+        "evaluate",
+        "play",
+        "export",
+        "dashboard",
+    ),
     "Keep runs": ("copy", "rm", "prune"),
     "Jobs": ("submit", "status", "logs", "attach", "cancel", "fetch", "clusters"),
     "Inside an allocation": ("launch", "doctor", "allocation"),

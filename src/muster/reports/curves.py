@@ -71,7 +71,8 @@ def group_figure(groups: Sequence[tuple[str, Sequence[RunHistory]]], over: str =
         traces += drawn
     if not traces:
         return None
-    title = "Return: interquartile mean, 95 % interval"
+    over_time = " over training time" if over == "time/total" else ""
+    title = f"Return{over_time}: interquartile mean, 95 % interval"
     return Figure(title, traces, label, "return of an episode", 400)
 
 

@@ -16,6 +16,7 @@ from muster.files.regular import is_folder, is_there, read_bytes
 from muster.jobs.folder import JobFolder, Link, Order
 from muster.runs.files import read_json_lines
 from muster.runs.folder import RunFolder
+from muster.runs.metrics import MetricsTable
 from muster.runs.reading import RunRecord, read_run
 
 LAUNCHES = "launches"
@@ -55,6 +56,8 @@ class RunHistory:
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Return a number for every row of the metrics; NaN where there is none."""
+        if not self._columns:
+            self._columns = _all_columns(self.record.rows)
         if name not in self._columns:
             self._columns[name] = np.array(self.record.rows.values(name), np.float64)
         return self._columns[name]
@@ -79,6 +82,16 @@ def read_history(folder: RunFolder) -> RunHistory:
     _read_jobs(folder, history)
     history.launches = _launches(record)
     return history
+
+
+def _all_columns(rows: MetricsTable) -> dict[str, NDArray[np.float64]]:
+    """Return all columns, which takes little longer than one; none if a cell is damaged."""
+    numbers = rows.all_numbers()
+    if numbers is None:
+        return {}
+    table = np.array(numbers, np.float64).reshape(-1, len(rows.columns))
+    table[~np.isfinite(table)] = np.nan
+    return dict(zip(rows.columns, np.ascontiguousarray(table.T), strict=True))
 
 
 def _lines(path: Path, history: RunHistory) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 // Draws the figures of the page in its theme, and again when the theme, the axis or the paper changes.
 (function () {
   "use strict";
-  const figures = JSON.parse(document.getElementById("figures").textContent);
+  let figures = JSON.parse(document.getElementById("figures").textContent);
   const root = document.documentElement;
   const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
   // Named one by one: Plotly's own choice has a button that uploads the chart.
@@ -60,6 +60,8 @@
     const layout = Object.assign(shared, given);
     layout.xaxis = Object.assign({}, axis, given.xaxis);
     layout.yaxis = Object.assign({}, axis, given.yaxis);
+    // What a reader has zoomed or hidden stays so when the data change.
+    layout.uirevision = chosenAxes[figure.title] || "as drawn first";
     return layout;
   }
 
@@ -67,8 +69,8 @@
     const figure = figures[id];
     const traces = resolved(figure.traces);
     const layout = layoutOf(figure, width);
-    const label = chosenAxes[id];
-    if (label) {
+    const label = chosenAxes[figure.title];
+    if (label && figure.axes[label]) {
       figure.axes[label].forEach((x, at) => { traces[at].x = x; });
       layout.xaxis.title = { text: label };
       if (label !== Object.keys(figure.axes)[0]) layout.shapes = [];
@@ -92,13 +94,22 @@
     drawAll();
   }
 
-  document.querySelectorAll("button[data-figure]").forEach((button) => {
-    button.addEventListener("click", () => {
-      chosenAxes[button.dataset.figure] = button.dataset.axis;
-      button.parentElement.querySelectorAll("button").forEach((other) => {
-        other.setAttribute("aria-pressed", String(other === button));
-      });
-      draw(button.dataset.figure);
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-figure]");
+    if (!button) return;
+    chosenAxes[figures[button.dataset.figure].title] = button.dataset.axis;
+    button.parentElement.querySelectorAll("button").forEach((other) => {
+      other.setAttribute("aria-pressed", String(other === button));
+    });
+    draw(button.dataset.figure);
+  });
+  // A page that is live gives its new data so; only what has changed is drawn.
+  document.addEventListener("figures", (event) => {
+    const before = figures;
+    figures = event.detail;
+    Object.keys(figures).forEach((id) => {
+      const isEmpty = !document.getElementById(id).childElementCount;
+      if (isEmpty || JSON.stringify(before[id]) !== JSON.stringify(figures[id])) draw(id);
     });
   });
   document.getElementById("theme").addEventListener("click", () => {

@@ -29,6 +29,16 @@ class Page:
         self._parts: list[str] = []
         self._figures: dict[str, dict[str, Any]] = {}
 
+    @property
+    def parts(self) -> list[str]:
+        """The parts so far, each an HTML element."""
+        return list(self._parts)
+
+    @property
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """The data of the charts in these parts, by the ids of their elements."""
+        return dict(self._figures)
+
     def heading(self, text: str) -> None:
         """Begin a section."""
         self._parts.append(f"<h2>{html.escape(text)}</h2>")
@@ -106,10 +116,9 @@ class Page:
 
     def html(self) -> str:
         """Return the whole file."""
-        here = files("muster.reports")
-        style, script = ((here / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+        style, script = page_file("page.css"), page_file("page.js")
         parts = "\n".join(self._parts)
-        return f"""<!DOCTYPE html>
+        text = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -120,14 +129,21 @@ class Page:
 <button id="theme" type="button">light / dark</button></header>
 <noscript><p class="problems">The charts need JavaScript; the tables do not.</p></noscript>
 {parts}
-<script type="application/json" id="figures">{_json(self._figures)}</script>
-<script>{_plotly()}</script>
+<script type="application/json" id="figures">{json_in_html(self._figures)}</script>
+<script>{plotly_script()}</script>
 <script>{script}</script>
 </body></html>
 """
+        # Half a character, as JSON may name one, cannot be written.
+        return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _json(value: Any) -> str:
+def page_file(name: str) -> str:
+    """Return the style sheet or the script of all pages."""
+    return (files("muster.reports") / name).read_text(encoding="utf-8")
+
+
+def json_in_html(value: Any) -> str:
     """Return JSON that cannot end the element it stands in."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -139,10 +155,10 @@ def require_plotly() -> None:
     Raises:
         InputError: saying what to install.
     """
-    _plotly()
+    plotly_script()
 
 
-def _plotly() -> str:
+def plotly_script() -> str:
     """Return Plotly's own script, as its package ships it."""
     try:
         from plotly.offline import get_plotlyjs

@@ -100,9 +100,15 @@ def other_metrics(history: RunHistory) -> list[Figure]:
             continue
         found = history.column(column)[at]
         if np.isfinite(found).any():
-            layout = {"yaxis": {"exponentformat": "e", "title": {"text": ""}}}
+            layout = {"yaxis": {"exponentformat": "e", "title": {"text": ""}, **_range_of_constant(found)}}
             figures.append(Figure(column, [line("", steps, found, 0)], _STEPS, height=_SMALL, layout=layout))
     return figures
+
+
+def _range_of_constant(values: NDArray[np.float64]) -> dict[str, Any]:
+    """Return a range around a value that never changes; in Plotly's own, a small one looks like zero."""
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    return {"range": [low - abs(low) / 10, low + abs(low) / 10]} if low == high != 0 else {}
 
 
 def timeline(history: RunHistory) -> Figure | None:

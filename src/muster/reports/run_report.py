@@ -35,7 +35,13 @@ _PLACES = ("call", "episode", "seed", "step")
 
 def run_page(history: RunHistory, film: str | None = None) -> str:
     """Return the page of a run; a film of its policy is given as the address of its data."""
-    page = Page(history.folder.name, _lead(history))
+    page = Page(history.folder.name, f"{_lead(history)} Written {moment(time.time())}.")
+    fill(page, history, film)
+    return page.html()
+
+
+def fill(page: Page, history: RunHistory, film: str | None = None) -> None:
+    """Add all that there is to say of a run."""
     page.tiles(_tiles(history))
     if history.problems:
         page.heading("Missing or damaged")
@@ -56,17 +62,21 @@ def run_page(history: RunHistory, film: str | None = None) -> str:
     if further := other_metrics(history):
         page.heading("All other metrics")
         page.small_charts(further)
-    return page.html()
 
 
 def _lead(history: RunHistory) -> str:
-    experiment, status = history.record.experiment, history.record.status
-    what = ""
-    if experiment is not None:
-        engine = " (RLlib)" if experiment.algorithm.engine == "rllib" else ""
-        what = f"{experiment.algorithm.name}{engine} on {short_name(experiment.env.id)}, seed {experiment.seed}. "
+    status = history.record.status
     reason = f": {status.reason}" if status.reason else ""
-    return f"{what}{status.shown_state.capitalize()}{reason}. Written {moment(time.time())}."
+    return f"{what_it_is(history)} {status.shown_state.capitalize()}{reason}.".lstrip()
+
+
+def what_it_is(history: RunHistory) -> str:
+    """Say in a line what a run trains; nothing if its experiment cannot be read."""
+    experiment = history.record.experiment
+    if experiment is None:
+        return ""
+    engine = " (RLlib)" if experiment.algorithm.engine == "rllib" else ""
+    return f"{experiment.algorithm.name}{engine} on {short_name(experiment.env.id)}, seed {experiment.seed}."
 
 
 def _tiles(history: RunHistory) -> list[tuple[str, str]]:

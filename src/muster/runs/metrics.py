@@ -147,6 +147,13 @@ class MetricsTable(Sequence[dict[str, str]]):
         """Return a number for every row; NaN for a cell that is empty, damaged or infinite, or no such column."""
         return self._values(column, self._lines)
 
+    def all_numbers(self) -> list[list[float]] | None:
+        """Return the numbers of all cells, row by row, NaN for an empty one; None if any is damaged."""
+        try:
+            return [[float(cell or "nan") for cell in line.split(b",")] for line in self._lines]
+        except ValueError:
+            return None
+
     def numbers(self, column: str) -> list[float]:
         """Return the numbers of a column; cells without one are left out."""
         return [value for value in self.values(column) if not math.isnan(value)]
@@ -170,8 +177,10 @@ def _number(cell: bytes) -> float:
         return math.nan
 
 
-def read_sampled_metrics(path: Path) -> MetricsTable:
+def read_sampled_metrics(path: Path, places: int = _PLACES, piece: int = _PIECE) -> MetricsTable:
     """Return some rows of a `metrics.csv`, evenly spread, and the last ones; all of them if it is short.
+
+    They are those in pieces of so many bytes, at so many places.
 
     However long it is, this takes the same time.
 
@@ -181,13 +190,13 @@ def read_sampled_metrics(path: Path) -> MetricsTable:
     """
     with os.fdopen(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if size <= 2 * _PLACES * _PIECE:
+        if size <= 2 * places * piece:
             return parse_metrics(file.read(size))
         found = [file.read(_LONGEST_HEADER).partition(b"\n")[0]]
-        for place in range(_PLACES):
-            file.seek((size - _PIECE) * (place + 1) // _PLACES)
+        for place in range(places):
+            file.seek((size - piece) * (place + 1) // places)
             # The first and the last line of a piece are cut off.
-            found += file.read(_PIECE).split(b"\n")[1:-1]
+            found += file.read(piece).split(b"\n")[1:-1]
     return parse_metrics(b"\n".join(found) + b"\n")
 
 

@@ -116,8 +116,10 @@ def _server(folder: Path, run: Path) -> Iterator[str]:
 
 
 @contextmanager
-def kept_up_to_date(run: RunElsewhere, target: Path, notice: Callable[[str], None]) -> Iterator[None]:
-    """Fetch what is new of a run's curves every few seconds, for a while."""
+def kept_up_to_date(
+    run: RunElsewhere, target: Path, notice: Callable[[str], None], only: str | None = FOLDER
+) -> Iterator[None]:
+    """Fetch what is new of a run's curves every few seconds, for a while; with `only` None, of all its files."""
     is_over = threading.Event()
     place = find_place(run.record)
 
@@ -125,7 +127,7 @@ def kept_up_to_date(run: RunElsewhere, target: Path, notice: Callable[[str], Non
         failure: str | None = None
         while True:
             try:
-                place.fetch(run, target, only=FOLDER)
+                place.fetch(run, target, only=only)
                 if failure is not None:
                     notice("fetching new curves again")
                 failure = None

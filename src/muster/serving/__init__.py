@@ -1,0 +1,1 @@
+"""The pages of all runs below a folder, live in a browser."""

@@ -1,0 +1,1 @@
+"""Sending what run folders record to experiment trackers."""
