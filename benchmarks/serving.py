@@ -111,8 +111,8 @@ def _measure_readers(folder: Path) -> list[str]:
         "|---|---|---|",
         *(f"| {'readers' if has else 'none'} | {speed:,.0f} | {share:.2%} |" for has, speed, share in windows),
         "",
-        f"With readers, training had {ratio:.1%} of its speed without; the server took {statistics.mean(shares[True]):.2%} of a "
-        f"CPU, and {statistics.mean(shares[False]):.2%} without.",
+        f"With readers, training had {ratio:.1%} of its speed without; the server took "
+        f"{statistics.mean(shares[True]):.2%} of a CPU, and {statistics.mean(shares[False]):.2%} without.",
     ]
 
 
