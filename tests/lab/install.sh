@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs the Debian packages that the tests need and that are missing; does nothing when none is.
 #
-#   tests/lab/install.sh                 namespaces, Slurm, sshd, Open MPI, MPICH; GNU Go for an example
+#   tests/lab/install.sh                 namespaces, Slurm, sshd, Open MPI, MPICH; GNU Go for an example, Chromium for pages
 #   tests/lab/install.sh gridengine      Grid Engine as well
 #   tests/lab/install.sh charliecloud    Charliecloud as well
 set -eu
 
 packages="iproute2 util-linux mount procps munge slurmctld slurmd slurm-client
-    openssh-client openssh-server rsync openmpi-bin mpich gnugo"
+    openssh-client openssh-server rsync openmpi-bin mpich gnugo chromium"
 for extra in "$@"; do
     case $extra in
         gridengine) packages="$packages gridengine-master gridengine-exec gridengine-client" ;;
