@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,18 +31,12 @@ FILES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    ignored = shutil.ignore_patterns("runs", "pachi", "reactor")
-    return shutil.copytree(EXAMPLES, tmp_path_factory.mktemp("project") / "examples", ignore=ignored)
-
-
 @pytest.mark.parametrize("path", FILES)
-def test_a_file_trains(path: Path, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_trains(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for prefix, package in PACKAGES.items():
         if path.stem.startswith(prefix) and find_spec(package) is None:
             pytest.skip(f"needs the package {package}")
-    monkeypatch.chdir(copied / path.relative_to(EXAMPLES).parent)
+    monkeypatch.chdir(path.parent)
     values = {**SMALL, **(OF_RLLIB if '"DQN"' in path.read_text() else {})}
     result = muster.train(path.name, overrides=values, options=TrainOptions(runs_dir=tmp_path / "runs"))
     assert (result.state, result.iterations) == ("finished", 1)

@@ -212,11 +212,11 @@ def _import_file(path: Path, key: str) -> ModuleType:
         raise ExperimentError(str(path), [Problem(key, f"no such file: {path}")])
     path, name = path.resolve(), path.stem
     if (loaded := sys.modules.get(name)) is not None:
-        if Path(getattr(loaded, "__file__", None) or "") == path:
+        source = getattr(loaded, "__file__", None)
+        if Path(source or "") == path:
             return loaded
-        raise ExperimentError(
-            str(path), [Problem(key, f"a module {name!r} is loaded already", "give the file another name")]
-        )
+        message = f"a module {name!r} is loaded already, from {source or 'Python itself'}"
+        raise ExperimentError(str(path), [Problem(key, message, "give the file another name")])
     extend_search_path([str(path.parent)])
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
