@@ -76,6 +76,7 @@ CONFLICTS = [
         "'optuna' does not go with",
     ),
     ("search = 'optuna'", '"algorithm.lr" = { grid = [1] }', "use choice instead of grid"),
+    ("trials = 4", '"algorithm.lr" = { grid = [1e-3, 1e-4] }', "each point would be tried so often"),
     ("scheduler = 'pbt'\nconcurrent = 2", '"algorithm.lr" = { grid = [1] }', "all trials take turns"),
     ("scheduler = 'pbt'", '"model.hidden" = { grid = [[1]] }', "changes values while a trial trains"),
 ]
@@ -106,7 +107,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
 
 def test_what_was_given_gives_the_same_experiment(tmp_path: Path) -> None:
     path = tmp_path / "exp.toml"
-    path.write_text(FILE.format(parameters="algorithm.gamma = { grid = [0.9] }", settings="trials = 2"))
+    path.write_text(FILE.format(parameters="algorithm.gamma = { grid = [0.9] }", settings="concurrent = 2"))
     override = Override("sweep.parameters.algorithm.lr", {"grid": [1e-3, 1e-4]}, "--set")
     loaded = load_experiment(path, [override, Override("env.config", {"gravity": 1}, "--set")])
     given = loaded.given()

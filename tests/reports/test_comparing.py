@@ -78,6 +78,17 @@ def test_different_simulators_are_pointed_out(runs: Path, tmp_path: Path) -> Non
     (other / "experiment.toml").write_text(text.replace("CartPole-v1", "Acrobot-v1"))
     done = compared(runs, "alone", other)
     assert "returns cannot be compared: alone in CartPole-v1, other in Acrobot-v1" in done.out
+    assert "other: another simulator" in done.out
+    assert "target" not in done.out.partition("other: another")[2]
+
+
+def test_the_same_simulator_in_another_folder_is_compared(runs: Path, tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        shutil.copytree(runs / "alone", tmp_path / name, symlinks=True)
+        path = tmp_path / name / "experiment.toml"
+        path.write_text(path.read_text().replace('"CartPole-v1"', f'"/home/{name}/pole.py:Pole"'))
+    done = compared(runs, tmp_path / "here", tmp_path / "there")
+    assert "cannot be compared" not in done.out
 
 
 def test_a_comparison_is_written_as_page_picture_and_table(runs: Path, tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ def conflicts(section: SweepSection) -> Iterator[tuple[str, str, str]]:
     """Yield the settings of a sweep that cannot be met: key, what is wrong, and what to do."""
     if not section.parameters:
         yield "parameters", "nothing varies", 'for example: "algorithm.lr" = { loguniform = [1e-5, 1e-2] }'
+    elif section.num_draws > 1 and len(section.grids) == len(section.parameters) and section.scheduler != "pbt":
+        times = f"{section.num_draws}, but with grids alone each point would be tried so often, always the same"
+        yield "trials", times, "leave it out; or try several seeds: seed = { grid = [0, 1, 2] }"
     if section.search == "optuna" and section.scheduler == "pbt":
         yield "search", "'optuna' does not go with scheduler = 'pbt', which finds values itself", "leave it out"
     if section.search == "optuna" and section.grids:

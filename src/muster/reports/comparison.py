@@ -49,8 +49,25 @@ class Comparison:
     by_evaluations: bool
     """Whether final returns are those of evaluations, which all runs have then."""
 
+    @property
+    def simulators(self) -> dict[str, str]:
+        """The simulators of the entries."""
+        return {
+            entry.name: run.record.experiment.env.id
+            for entry in self.entries
+            for run in entry.group.runs
+            if run.record.experiment is not None
+        }
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether returns can be compared, because all are of the same simulator, in whatever folder it lies."""
+        return len({identifier.rpartition("/")[2] for identifier in self.simulators.values()}) < 2
+
     def target(self) -> float | None:
-        """Return the return by which efficiency is measured."""
+        """Return the return by which efficiency is measured; None if there is none."""
+        if not self.is_comparable:
+            return None
         curves = [entry.by_steps.middle() for entry in self.entries if entry.by_steps is not None]
         if not curves:
             return None
@@ -73,7 +90,7 @@ class Comparison:
     def improvement(self, entry: Entry) -> Interval | None:
         """Return how likely a run of an entry is better than one of the first."""
         first = self.entries[0]
-        if entry is first or not len(entry.scores) or not len(first.scores):
+        if entry is first or not len(entry.scores) or not len(first.scores) or not self.is_comparable:
             return None
         return probability_of_improvement(entry.scores, first.scores)
 
@@ -81,8 +98,10 @@ class Comparison:
         """Say in words what can be said of an entry beside the first."""
         found = self.improvement(entry)
         first = self.entries[0]
+        if entry is first:
+            return "what the others are compared with"
         if found is None:
-            return "what the others are compared with" if entry is first else "no final return"
+            return "no final return" if self.is_comparable else "another simulator"
         for one in (first, entry):
             if not one.can_tell:
                 few = counted(len(one.scores), "seed")
@@ -93,15 +112,9 @@ class Comparison:
 
     def notes(self) -> list[str]:
         """Return what a reader has to know before comparing."""
-        experiments = [
-            (entry.name, run.record.experiment.env.id)
-            for entry in self.entries
-            for run in entry.group.runs
-            if run.record.experiment is not None
-        ]
         notes = []
-        if len({simulator for _, simulator in experiments}) > 1:
-            named = ", ".join(f"{name} in {simulator}" for name, simulator in dict(experiments).items())
+        if not self.is_comparable:
+            named = ", ".join(f"{name} in {simulator}" for name, simulator in self.simulators.items())
             notes.append(f"The simulators differ, so the returns cannot be compared: {named}.")
         for entry in self.entries:
             missing = len(entry.group.runs) - len(entry.scores)

@@ -100,7 +100,7 @@ def _slice(record: SweepRecord, trials: Sequence[Trial], key: str) -> Figure:
             traces.append(points(name, xs, ys, color, marker=marker, text=names, hovertemplate=hover))
     axis: dict[str, Any] = {"title": {"text": plain(key)}}
     numbers = [float(value) for value in raw if is_numeric and value is not None]
-    if numbers and min(numbers) > 0 and max(numbers) / min(numbers) >= 50:
+    if numbers and min(numbers) > 0 and max(numbers) / min(numbers) >= 10:
         axis |= {"type": "log", "exponentformat": "power"}
     elif not is_numeric:
         axis["type"] = "category"
