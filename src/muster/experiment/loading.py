@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment.problems import Lines, sweep_problems, validation_problems
 from muster.experiment.schema import Experiment, section_model
-from muster.experiment.source import DEEPEST, DEFAULT, SUFFIX, no_such_file, read_toml, require_plain
+from muster.experiment.source import DEFAULT, SUFFIX, no_such_file, read_toml, require_plain
+from muster.experiment.tables import leaves, only, put
 from muster.files.regular import is_regular
 from muster.simulators.lookup import find_simulator, is_registered
 
@@ -49,7 +50,7 @@ class LoadedExperiment:
     def replace(self, key: str, value: Any, source: str) -> LoadedExperiment:
         """Return a copy in which one dotted key has another value."""
         table = self.experiment.as_table()
-        _put(table, key, value)
+        put(table, key, value)
         sources = {**self.sources, key: source}
         try:
             return replace(self, experiment=Experiment.model_validate(table), sources=sources)
@@ -59,11 +60,7 @@ class LoadedExperiment:
 
     def given(self) -> dict[str, Any]:
         """Return the table of what was given, without defaults, as a file that gives the same experiment."""
-        table: dict[str, Any] = {}
-        for key, value in _leaves(self.experiment.as_table()):
-            if self.sources.get(key) != DEFAULT or key == "env.paths":
-                _put(table, key, value)
-        return table
+        return only(self.experiment.as_table(), lambda key: self.sources.get(key) != DEFAULT or key == "env.paths")
 
     def without(self, name: str) -> LoadedExperiment:
         """Return a copy that lacks a top-level key or table."""
@@ -97,7 +94,7 @@ def load_experiment(target: str | Path, overrides: Sequence[Override] = ()) -> L
     if path.suffix == SUFFIX:
         text, table = read_toml(path)
         table.pop(CLUSTERS, None)
-        given = {key: f"file {path}" for key, _ in _leaves(table)}
+        given = {key: f"file {path}" for key, _ in leaves(table)}
         return _load(table, given, overrides, Lines(path, text), path.resolve().parent)
     if path.suffix == ".py":
         raise InputError(f"{target}: which class or function of it? For example: {target}:MySimulator")
@@ -127,7 +124,7 @@ def load_saved(path: Path) -> LoadedExperiment:
         InputError: if it is not a valid experiment.
     """
     text, table = read_toml(path)
-    given = {key: f"file {path}" for key, _ in _leaves(table)}
+    given = {key: f"file {path}" for key, _ in leaves(table)}
     return _load(table, given, (), Lines(path, text), None)
 
 
@@ -152,7 +149,7 @@ def load_object(experiment: Experiment, overrides: Sequence[Override] = ()) -> L
         ExperimentError: if these do not fit.
     """
     table = experiment.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
-    given = {key: "argument" for key, _ in _leaves(table)}
+    given = {key: "argument" for key, _ in leaves(table)}
     return _load(table, given, overrides, Lines(Path("experiment"), ""), Path.cwd())
 
 
@@ -161,9 +158,9 @@ def _load(
 ) -> LoadedExperiment:
     """Validate a table; with a folder, its simulator is looked up too, and imported from there."""
     for override in overrides:
-        _put(table, override.key, override.value)
-        leaves = _leaves({override.key: override.value})
-        given |= {override.key: override.source, **{key: override.source for key, _ in leaves}}
+        put(table, override.key, override.value)
+        given |= {key: override.source for key, _ in leaves({override.key: override.value})}
+        given[override.key] = override.source
     require_plain(table, str(lines.path), lambda key: lines.place(key, given))
     try:
         experiment = Experiment.model_validate(table)
@@ -176,7 +173,7 @@ def _load(
         raise ExperimentError(str(lines.path), problems)
     experiment = _with_search_paths(experiment, folder, given)
     # A section without a key, such as `[stop]` alone, gives nothing.
-    keys = [key for key, _ in _leaves(experiment.as_table())]
+    keys = [key for key, _ in leaves(experiment.as_table())]
     sources = {key: DEFAULT if section_model(key) else given.get(key, DEFAULT) for key in keys}
     places = {key: lines.place(key, given) for key in given}
     return LoadedExperiment(experiment, sources, places, str(lines.path))
@@ -214,26 +211,6 @@ def _absolute(name: str, base: Path, source: str | None) -> str:
     folders = (Path.cwd(), base) if source and source.startswith("--") else (base, Path.cwd())
     found = next((folder / file for folder in folders if (folder / file).is_file()), folders[0] / file)
     return f"{found.resolve()}:{attribute}"
-
-
-def _put(table: dict[str, Any], key: str, value: Any) -> None:
-    *sections, name = key.split(".")
-    if len(sections) > DEEPEST:
-        raise InputError(f"{key[:40]}...: nested too deep; expected at most {DEEPEST} levels")
-    for section in sections:
-        inner = table.setdefault(section, {})
-        if not isinstance(inner, dict):
-            raise InputError(f"{key}: {section} is a value, not a table")
-        table = inner
-    table[name] = value
-
-
-def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _simulator_problems(table: dict[str, Any], sources: Mapping[str, str], lines: Lines) -> list[Problem]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tomli_w
 from pydantic import ValidationError
 
 from muster.experiment.schema import Experiment
+from muster.experiment.tables import leaves, only
 
 _NOT_GIVEN = "-"
 
 
 def flat(experiment: Experiment) -> dict[str, str]:
     """Return the value of every key, as text."""
-    return dict(_leaves(experiment.as_table()))
+    return {key: _text(value) for key, value in leaves(experiment.as_table()) if value != {}}
 
 
 def from_defaults(experiment: Experiment) -> dict[str, tuple[str, str]]:
@@ -34,23 +35,11 @@ def as_new_file(experiment: Experiment, origin: str, *, everything: bool) -> str
     note = f"# The experiment of {origin}.\n"
     if not everything:
         given = from_defaults(experiment)
-        short = _only(table, {*given, "env.id", "algorithm.name"})
+        short = only(table, {*given, "env.id", "algorithm.name"}.__contains__)
         if Experiment.model_validate(short).as_table() == table:
             table = short
             note = f"# The experiment of {origin}; keys that are not here have their defaults.\n"
     return note + tomli_w.dumps(table)
-
-
-def _only(table: Mapping[str, Any], keys: Container[str], prefix: str = "") -> dict[str, Any]:
-    """Return what of a table is at dotted keys."""
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            if inner := _only(value, keys, f"{prefix}{key}."):
-                found[key] = inner
-        elif f"{prefix}{key}" in keys:
-            found[key] = value
-    return found
 
 
 def differences(experiments: Sequence[Experiment]) -> dict[str, tuple[str, ...]]:
@@ -59,16 +48,6 @@ def differences(experiments: Sequence[Experiment]) -> dict[str, tuple[str, ...]]
     keys = dict.fromkeys(key for table in tables for key in table)
     found = {key: tuple(table.get(key, _NOT_GIVEN) for table in tables) for key in keys}
     return {key: values for key, values in found.items() if len(set(values)) > 1}
-
-
-def _leaves(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    found = []
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            found += _leaves(value, f"{prefix}{key}.")
-        else:
-            found.append((f"{prefix}{key}", _text(value)))
-    return found
 
 
 def _text(value: Any) -> str:

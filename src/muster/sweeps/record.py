@@ -11,6 +11,7 @@ from typing import Any
 
 from muster.errors import InputError
 from muster.experiment.loading import load_saved
+from muster.experiment.tables import value_at
 from muster.files.regular import read_bytes
 from muster.runs.files import explained, write_json
 from muster.runs.folder import RunFolder
@@ -120,11 +121,4 @@ def values_of(run: RunFolder, values: Values) -> Values:
         table = load_saved(run.experiment).experiment.as_table()
     except InputError:
         return values
-    return {key: _get(table, key) for key in values}
-
-
-def _get(table: dict[str, Any], key: str) -> Any:
-    value: Any = table
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+    return {key: value_at(table, key) for key in values}

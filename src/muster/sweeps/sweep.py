@@ -9,7 +9,6 @@ import warnings
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
@@ -18,6 +17,7 @@ from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment, load_experiment
 from muster.experiment.schema import Experiment
 from muster.experiment.sweep import SweepSection
+from muster.experiment.tables import leaves
 from muster.extras import how_to_install
 from muster.files.ownership import require_own
 from muster.runs.files import explained, write_text
@@ -128,8 +128,8 @@ def _open(folder: SweepFolder, loaded: LoadedExperiment) -> SweepRecord:
 def _require_same(folder: SweepFolder, experiment: Experiment) -> None:
     """Refuse a resume that would make it another sweep, naming each change."""
     before, now = (
-        _leaves(load_experiment(folder.experiment).experiment.as_table()),
-        _leaves(experiment.as_table()),
+        {key: value for key, value in leaves(one.as_table()) if value != {}}
+        for one in (load_experiment(folder.experiment).experiment, experiment)
     )
     problems = [
         Problem(
@@ -143,13 +143,6 @@ def _require_same(folder: SweepFolder, experiment: Experiment) -> None:
     ]
     if problems:
         raise ExperimentError(f"--resume {folder.path.name}", problems)
-
-
-def _leaves(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in table.items():
-        leaves.update(_leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
-    return leaves
 
 
 def _needed(experiment: Experiment) -> Bundle:

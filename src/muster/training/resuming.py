@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from muster.engines.builtin.plan import RAISED_FOR_WORKERS
 from muster.errors import ExperimentError, InputError, Problem
 from muster.experiment import LoadedExperiment
 from muster.experiment.loading import load_saved
 from muster.experiment.source import DEFAULT
+from muster.experiment.tables import value_at
 from muster.files.carried import is_carried
 from muster.files.regular import is_there, read_bytes
 from muster.runs.checkpoints import EXPERIMENT, Checkpoints
@@ -72,13 +72,13 @@ def _saved_experiment(folder: RunFolder, checkpoint: Path | None, notice: Notice
     merged, problems = trained, []
     before, now = trained.experiment.as_table(), edited.experiment.as_table()
     for key, source in edited.sources.items():
-        value = get(now, key)
-        if source == DEFAULT or key == "name" or value in (get(before, key), {}):
+        value = value_at(now, key)
+        if source == DEFAULT or key == "name" or value in (value_at(before, key), {}):
             continue
         if key.startswith(CHANGEABLE):
             merged = merged.replace(key, value, source)
         else:
-            problem = f"is {value!r}, but the run was trained with {get(before, key)!r}"
+            problem = f"is {value!r}, but the run was trained with {value_at(before, key)!r}"
             hint = "change it back, or start a new run with --from"
             problems.append(Problem(edited.place(key), problem, hint))
     if problems:
@@ -105,7 +105,7 @@ def _merge(folder: RunFolder, saved: LoadedExperiment, given: LoadedExperiment) 
     asked = [key for key, source in given.sources.items() if source != DEFAULT]
     problems = []
     for key in asked:
-        value, before = get(table, key), get(saved_table, key)
+        value, before = value_at(table, key), value_at(saved_table, key)
         if key == "name" or value == before or sources.get(key) == RAISED_FOR_WORKERS:
             continue
         if key.startswith(CHANGEABLE) or (key == "env.id" and _is_same_carried(value, before)):
@@ -135,11 +135,3 @@ def _read_sources(folder: RunFolder) -> dict[str, str]:
     except (OSError, ValueError, RecursionError):
         return {}
     return {str(key): str(source) for key, source in sources.items()} if isinstance(sources, dict) else {}
-
-
-def get(table: dict[str, Any], key: str) -> Any:
-    """Return the value of a dotted key, or None."""
-    value: Any = table
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
