@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,16 @@ def test_a_metric_that_no_step_has_is_named_once(tmp_path: Path) -> None:
         ("env.schedule", {"price": [{"value": 1}]}, "env.schedule"),
         ("env.schedule", {"price": [{"value": 1, "steps": 5, "return": 3}]}, "env.schedule"),
         ("env.schedule", {"price": [{"value": 1, "step": 5}]}, "env.schedule"),
+        ("env.schedule", {"price": [{"value": math.nan, "steps": 5}]}, "env.schedule"),
+        ("env.schedule", {"price": [{"value": 1, "steps": 5}, {"value": 2, "steps": 4}]}, "steps that increase"),
+        ("env.schedule", {"pri\nce": [{"value": 1, "steps": 5}]}, "without line breaks"),
+        ("env.schedule", {"prize": [{"value": 1, "steps": 500}]}, "with prize = 1, build fails: TypeError"),
+        (
+            "env.schedule",
+            {"price": [{"value": 1, "steps": 5}, {"value": "low", "return": 9}]},
+            "price = 'low', step",
+        ),
+        ("metrics", {"co\nst": "sum"}, "without line breaks"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(key: str, value: Any, place: str, tmp_path: Path) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
-from muster.experiment.fields import Count, Duration
+from muster.experiment.fields import ColumnName, Count, Duration
 from muster.experiment.quantities import LARGEST_COUNT, LARGEST_SEED
 from muster.experiment.section import Section
 from muster.experiment.sweep import SweepSection
+from muster.experiment.tables import leaves
 from muster.simulators.simulator import Simulator
 
 MOST_WORKERS = 100_000
@@ -35,6 +35,13 @@ class Stage(Section):
         if (self.steps is None) == (self.return_ is None):
             raise ValueError("expected either steps or return, for example { value = 2, steps = 100_000 }")
         return self
+
+    @field_validator("value")
+    @classmethod
+    def _is_comparable(cls, value: Any) -> Any:
+        if isinstance(value, float) and math.isnan(value):
+            raise ValueError("expected a value that equals itself")
+        return value
 
 
 class EnvSection(Section):
@@ -91,7 +98,7 @@ class EnvSection(Section):
         description="CPUs that one simulator, or one batch, uses, if it has threads or starts processes: each "
         "worker reserves as many, and OMP_NUM_THREADS and its like are set to it.",
     )
-    schedule: dict[str, list[Stage]] = Field(
+    schedule: dict[ColumnName, list[Stage]] = Field(
         default_factory=dict,
         description="A curriculum: keys of env.config that change during the run, each with its values in order, "
         "such as `wind = [{ value = 5, steps = 100_000 }, { value = 10, return = 50 }]`. A value is used by the "
@@ -128,6 +135,15 @@ class EnvSection(Section):
             cpus=self.cpus,
             schedule_method=self.schedule_method,
         )
+
+    @field_validator("schedule")
+    @classmethod
+    def _in_order(cls, schedule: dict[str, list[Stage]]) -> dict[str, list[Stage]]:
+        for key, stages in schedule.items():
+            steps = [stage.steps for stage in stages if stage.steps is not None]
+            if steps != sorted(set(steps)):
+                raise ValueError(f"{key}: expected steps that increase from stage to stage, not {steps}")
+        return schedule
 
     @property
     def last_scheduled(self) -> dict[str, Any]:
@@ -445,7 +461,7 @@ class Experiment(Section):
     algorithm: Algorithm = Field(default_factory=PPOSection)
     model: ModelSection = Field(default_factory=ModelSection)
     normalize: NormalizeSection = Field(default_factory=NormalizeSection)
-    metrics: dict[str, Literal["sum", "mean", "last", "min", "max"]] = Field(
+    metrics: dict[ColumnName, Literal["sum", "mean", "last", "min", "max"]] = Field(
         default_factory=dict,
         description="Numbers in the simulator's `info` to record, and how those of an episode's steps become one: "
         '`energy = "sum"`, or mean, last, min, max. In nested dictionaries: `"building.energy" = "sum"`. They '
@@ -475,7 +491,7 @@ class Experiment(Section):
     @classmethod
     def _flat_metrics(cls, metrics: Any) -> Any:
         """Read `building.energy = "sum"` like its quoted form."""
-        return dict(_flat(metrics)) if isinstance(metrics, dict) else metrics
+        return dict(leaves(metrics)) if isinstance(metrics, dict) else metrics
 
     def simulator(self, folder: Path = Path("simulators")) -> Simulator:
         """Return how to build the simulator, in a run or on its own.
@@ -483,14 +499,6 @@ class Experiment(Section):
         One beside those that are trained in, such as for evaluation, has the next index after theirs.
         """
         return self.env.simulator(folder, self.resources.env_groups * self.resources.envs_per_group)
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def section_model(name: str, algorithm: str = "PPO") -> type[BaseModel] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, SupportsFloat
 
@@ -94,9 +95,10 @@ class InfoMetrics:
 
 
 def mean_of(values: Iterable[Number]) -> Number:
-    """Return the mean of those that are there; None if none is."""
+    """Return the mean of those that are there; None if none is, or the mean is no number."""
     there = [value for value in values if value is not None]
-    return float(np.mean(there)) if there else None
+    mean = float(np.mean(there)) if there else math.nan
+    return mean if math.isfinite(mean) else None
 
 
 def number_in(info: Any, name: str) -> Number:
@@ -127,10 +129,14 @@ def _find(info: Any, name: str) -> Any:
 
 
 def _as_number(value: Any) -> Number:
-    if isinstance(value, float | int):
+    if isinstance(value, float):
         return float(value)
-    is_scalar = isinstance(value, SupportsFloat) and getattr(value, "ndim", 0) == 0
-    return float(value) if is_scalar else None
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    is_scalar = isinstance(value, SupportsFloat) and kind in "biuf" and getattr(value, "ndim", 0) == 0
+    try:
+        return float(value) if is_scalar else None
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _batch_column(infos: Any, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from muster.stepping.here import called_here
 from muster.stepping.live import FailedCallError, LiveSimulator
 from muster.stepping.pickle_check import pickle_problem
 from muster.stepping.rules import Rules
+from muster.stepping.scheduled_config import ScheduledConfig
 
 FILMED = "rgb_array"
 """The render mode that films are made in."""
@@ -33,6 +35,8 @@ class Wanted:
     seconds_of_steps: float = 0.0
     pickling: bool = False
     mask: bool = False
+    stages: tuple[Mapping[str, Any], ...] = ()
+    """Values of the configuration that are to come during the run."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,8 @@ class Survey:
     """The spaces of a simulator, and what else was wanted.
 
     `step_seconds` is None if it was not wanted, or the simulator failed when it was tried. `gives_mask` says
-    whether its first reset came with an action mask in `info`, if that was wanted.
+    whether its first reset came with an action mask in `info`, if that was wanted. `stage_problem` is why it fails
+    with the values of a stage.
     """
 
     observation_space: Any
@@ -52,6 +57,7 @@ class Survey:
     is_batched: bool = False
     can_be_filmed: bool = False
     gives_mask: bool = False
+    stage_problem: str | None = None
 
 
 def survey_here(simulator: Simulator, rules: Rules, wanted: Wanted) -> Survey:
@@ -110,10 +116,14 @@ def survey(simulator: Simulator, rules: Rules, wanted: Wanted, *, journals: Path
         speed = step_seconds(live, wanted.seconds_of_steps) if wanted.seconds_of_steps else None
         problem = pickle_problem(live) if wanted.pickling else None
         gives_mask = wanted.mask and _gives_mask(live)
+        stage_problem = _stage_problem(simulator, rules, wanted.stages)
     observations, actions = (plain_space(space) for space in (live.env.observation_space, live.env.action_space))
     threshold, is_batched = simulator.reward_threshold(), simulator.is_batched()
     can_be_filmed = FILMED in (live.env.metadata.get("render_modes") or ())
-    return Survey(observations, actions, seconds, speed, problem, threshold, is_batched, can_be_filmed, gives_mask)
+    return Survey(
+        *(observations, actions, seconds, speed, problem, threshold, is_batched, can_be_filmed, gives_mask),
+        stage_problem=stage_problem,
+    )
 
 
 _surveyed: list[LiveSimulator] = []
@@ -133,6 +143,29 @@ def _gives_mask(live: LiveSimulator) -> bool:
     except FailedCallError:
         return False
     return mask_in(info) is not None
+
+
+def _stage_problem(simulator: Simulator, rules: Rules, stages: Sequence[Mapping[str, Any]]) -> str | None:
+    """Give a simulator the values of each stage, as training will, and take a step with them."""
+    is_told = simulator.schedule_method is not None and not simulator.is_batched()
+    for values in stages:
+        live = LiveSimulator(simulator if is_told else replace(simulator, scheduled=values), rules)
+        config = ScheduledConfig(simulator, 1)
+        config.wanted = values
+        try:
+            live.build()
+            live.begin(0, 0)
+            if is_told:
+                with live.calling(Call.RESET) as env:
+                    config.apply(0, env)
+            live.step(random_action(live.env.action_space, *live.reset()))
+        except FailedCallError as error:
+            shown = ", ".join(f"{key} = {value!r}" for key, value in values.items())
+            return f"with {shown}, {error.failure.call} fails: {error.failure.error}"
+        finally:
+            with suppress(FailedCallError):
+                live.close()
+    return None
 
 
 def step_seconds(live: LiveSimulator, at_most: float) -> float | None:

@@ -6,6 +6,7 @@ from muster.engines.choosing import make_plan
 from muster.engines.engine import Request, rules_of
 from muster.errors import ExperimentError
 from muster.experiment import LoadedExperiment
+from muster.experiment.schema import EnvSection
 from muster.simulators.verdict import Verdict
 from muster.stepping.apart import ApartProcess, ProcessDiedError
 from muster.stepping.checking import Planned, check_simulator
@@ -14,6 +15,7 @@ from muster.stepping.live import FailedCallError
 from muster.stepping.survey import Wanted, survey_apart
 from muster.training.fitting_defaults import envs_per_group
 from muster.training.memory import available_memory, require_memory
+from muster.training.schedule import require_stages, stages_to_come
 
 
 def check_experiment(loaded: LoadedExperiment) -> list[Finding]:
@@ -28,7 +30,8 @@ def check_experiment(loaded: LoadedExperiment) -> list[Finding]:
         findings: list[Finding] = process.call(check_simulator, simulator, rules, _planned(loaded))
         if any(finding.verdict is Verdict.PROBLEM for finding in findings):
             return findings
-        wanted = Wanted(loaded.experiment.seed, mask=loaded.experiment.algorithm.engine == "rllib")
+        env, engine = loaded.experiment.env, loaded.experiment.algorithm.engine
+        wanted = Wanted(loaded.experiment.seed, mask=engine == "rllib", stages=stages_to_come(env))
         survey = survey_apart(simulator, rules, wanted, process)
     except FailedCallError as error:
         return [of_failure(error.failure)]
@@ -37,13 +40,24 @@ def check_experiment(loaded: LoadedExperiment) -> list[Finding]:
     finally:
         process.close()
     try:
+        require_stages(loaded, survey)
         require_memory(loaded, survey)
         make_plan(Request(loaded, simulator, survey, 0, False, lambda _: None))
     except ExperimentError as error:
         findings += [
             Finding(Verdict.PROBLEM, problem.place, problem.message, problem.hint) for problem in error.problems
         ]
-    return findings
+    return findings + _unknown_scheduled(env)
+
+
+def _unknown_scheduled(env: EnvSection) -> list[Finding]:
+    """Point out scheduled keys that the configuration does not begin with: a simulator may ignore them."""
+    hint = "check the name, or give the value to begin with in [env.config]"
+    return [
+        Finding(Verdict.WARNING, "schedule", f"{key} is not in [env.config]", hint)
+        for key in env.schedule
+        if key not in env.config
+    ]
 
 
 def _planned(loaded: LoadedExperiment) -> Planned:

@@ -22,6 +22,7 @@ from muster.stepping.survey import Survey, Wanted, survey_apart, survey_here
 from muster.training.fitting_defaults import with_fitting_defaults
 from muster.training.listener import Listener
 from muster.training.memory import require_memory
+from muster.training.schedule import require_stages, stages_to_come
 from muster.training.stopping import with_default_stop
 
 SECONDS_TO_MEASURE = 0.2
@@ -48,11 +49,12 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
     """
     experiment = loaded.experiment
     simulator = experiment.simulator(folder.simulators)
-    survey = _survey(experiment, simulator)
+    survey = _survey(experiment, simulator, resumes=resumes)
+    require_stages(loaded, survey)
     loaded = _with_stop(loaded, survey.reward_threshold)
     if not resumes:
         loaded = with_fitting_defaults(loaded, is_batched=survey.is_batched)
-    _tell_of_schedule(loaded, listener)
+    _tell_of_learning_rate(loaded, listener)
     wanted = experiment.resources.workers
     num_workers = _auto_workers(survey, experiment, listener) if wanted == "auto" else wanted
     require_memory(loaded, survey)
@@ -61,7 +63,7 @@ def prepare(loaded: LoadedExperiment, folder: RunFolder, listener: Listener, *, 
     return Preparation(plan.loaded, simulator, plan, survey.can_be_filmed)
 
 
-def _survey(experiment: Experiment, simulator: Simulator) -> Survey:
+def _survey(experiment: Experiment, simulator: Simulator, *, resumes: bool) -> Survey:
     """Look at the simulator: here if all is to happen in this process, else in one that it may end.
 
     One that only this process knows, such as a class of the script that is run, can only be looked at here.
@@ -72,6 +74,7 @@ def _survey(experiment: Experiment, simulator: Simulator) -> Survey:
         SECONDS_TO_MEASURE if _speed_decides(experiment.resources) else 0.0,
         pickling=experiment.checkpoint.simulators and experiment.algorithm.engine == "builtin",
         mask=experiment.algorithm.engine == "rllib",
+        stages=() if resumes else stages_to_come(experiment.env),
     )
     if experiment.resources.workers == 0:
         return survey_here(simulator, rules, wanted)
@@ -94,8 +97,8 @@ def _with_stop(loaded: LoadedExperiment, reward_threshold: float | None) -> Load
     return loaded.replace(f"stop.{key}", value, source)
 
 
-def _tell_of_schedule(loaded: LoadedExperiment, listener: Listener) -> None:
-    """Say that the schedule which was asked for has no effect."""
+def _tell_of_learning_rate(loaded: LoadedExperiment, listener: Listener) -> None:
+    """Say that a falling rate which was asked for has no effect."""
     stop = loaded.experiment.stop
     falls = getattr(loaded.experiment.algorithm, "lr_schedule", "constant") == "linear"
     is_asked_for = loaded.sources.get("algorithm.lr_schedule", DEFAULT) != DEFAULT

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from muster.errors import ExperimentError, Problem
+from muster.experiment import LoadedExperiment
 from muster.experiment.schema import EnvSection, Stage
+from muster.stepping.survey import Survey
 from muster.training.progress import Progress
 
 FEWEST_EPISODES = 20
@@ -32,6 +35,25 @@ def advance(env: EnvSection, progress: Progress) -> dict[str, Any]:
     return changed
 
 
+def stages_to_come(env: EnvSection) -> tuple[dict[str, Any], ...]:
+    """Return the values of all keys when each has reached its first stage, its second, and so on."""
+    most = max((len(stages) for stages in env.schedule.values()), default=0)
+    keys = [(key, stages) for key, stages in env.schedule.items() if stages]
+    return tuple({key: stages[min(k, len(stages) - 1)].value for key, stages in keys} for k in range(most))
+
+
+def require_stages(loaded: LoadedExperiment, survey: Survey) -> None:
+    """Refuse a schedule that the simulator cannot follow.
+
+    Raises:
+        ExperimentError: naming the first stage with which it does not begin.
+    """
+    if survey.stage_problem is not None:
+        hint = "see env.schedule and env.schedule_method"
+        problem = Problem(loaded.place("env.schedule"), survey.stage_problem, hint)
+        raise ExperimentError(loaded.subject, [problem])
+
+
 def schedule_columns(env: EnvSection) -> tuple[str, ...]:
     """Return the columns that the schedule adds to the record."""
     return tuple(f"schedule/{key}" for key in env.schedule)
@@ -47,10 +69,13 @@ def schedule_row(env: EnvSection, progress: Progress) -> dict[str, float | int |
 
 
 def _plain(value: Any, count: int, stages: list[Stage]) -> float | int | None:
-    are_numbers = all(isinstance(stage.value, int | float) for stage in stages)
-    if not are_numbers:
+    if not all(_is_number(stage.value) for stage in stages):
         return count
-    return value if isinstance(value, int | float) else None
+    return value if _is_number(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_due(stage: Stage, key: str, progress: Progress) -> bool:
