@@ -215,6 +215,7 @@ def test_the_head_s_rank_killed_ends_the_others(lab: Lab, shared: Path) -> None:
     assert not list((shared / "runs" / "launches").glob("*/meeting"))
 
 
+@pytest.mark.long
 def test_a_run_whose_ray_is_lost_is_saved(lab: Lab, shared: Path) -> None:
     train = [MUSTER, "train", "CartPole-v1", "--workers", "2", "--stop-time", "200s", "--name", "run"]
     flags = ["--set", "checkpoint.every=1000", "--set", "checkpoint.every_time=1h", "--runs-dir", str(shared)]

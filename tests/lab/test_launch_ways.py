@@ -36,6 +36,7 @@ APART = "/tmp/apart"
 """A folder that every host has, each its own."""
 
 
+@pytest.mark.long
 def test_a_list_of_hosts_is_launched_over_ssh_from_outside(lab: Lab, sshd: Sshd, shared: Path) -> None:
     command = [*launch(shared), *tell(shared, code=6)]
     done = lab.login.run(command, env={"MUSTER_HOSTS": ",".join(HOSTS)}, check=False, limit_s=90)
@@ -170,6 +171,7 @@ def test_term_to_a_launch_that_has_no_head_yet_has_its_code(lab: Lab, slurm: Slu
     assert_nothing_is_left([lab.login, *lab.nodes])
 
 
+@pytest.mark.long
 def test_without_a_shared_folder_the_ranks_meet_at_an_address(lab: Lab, slurm: Slurm, shared: Path) -> None:
     flags = ["--head-address", "node2:20100", "--timeout", "60s"]
     line = " ".join(["srun", MUSTER, "launch", "--runs-dir", APART, *flags, "--", *tell(shared, code=3)])

@@ -126,6 +126,7 @@ def cut_connections(laptop: Host) -> None:
             os.kill(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_run_over_three_hosts_that_share_nothing(lab: Lab, desk: Desk) -> None:
     desk.hosts("node1", "node2", "node3")
     desk.experiment(2000)

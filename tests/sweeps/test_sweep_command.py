@@ -122,9 +122,8 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "did you mean 'lr'?" in misspelt.stderr
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGUSR2, 75)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGUSR2, 75)])
 def test_an_interruption_saves_all_trials_and_resume_finishes(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:

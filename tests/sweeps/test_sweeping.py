@@ -82,6 +82,7 @@ def run(
     return sweep(loaded, SweepOptions(folder / "runs", resume), notes), notes
 
 
+@pytest.mark.long
 def test_asha_saves_what_it_stops_and_a_resumed_sweep_leaves_it_stopped(tmp_path: Path) -> None:
     section = {
         "parameters": {"env.config.choices": {"grid": [2, 20, 40, 60]}},

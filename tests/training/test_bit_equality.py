@@ -13,10 +13,11 @@ from tests.commands import RATIO, muster, policy_bytes, start_muster, timeless_m
 
 EXPERIMENTS = [("CartPole-v1", "PPO"), ("CartPole-v1", "TRPO"), (str(RATIO), "PPO"), (str(RATIO), "TRPO")]
 A2C = ("CartPole-v1", "A2C")
+LONGER = [pytest.param(*one, marks=pytest.mark.long) for one in EXPERIMENTS[1:3]]
 ITERATIONS = 5
 
 
-@pytest.mark.parametrize(("target", "algorithm"), [*EXPERIMENTS, A2C])
+@pytest.mark.parametrize(("target", "algorithm"), [EXPERIMENTS[0], EXPERIMENTS[3], A2C, *LONGER])
 def test_any_number_of_workers(target: str, algorithm: str, tmp_path: Path, ray_with_four_cpus: None) -> None:
     found = set()
     for workers in (0, 1, 2, 4):

@@ -310,7 +310,7 @@ def test_where_an_evaluation_ended_the_process_is_reported_once(
     assert (failure["group"], failure["index"], failure["call"], failure["step"]) == (None, None, "step", FAILS_AT)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_what_a_worker_prints_goes_to_no_one_s_terminal(workers: int, tmp_path: Path) -> None:
     settings = {**overrides("print", workers), "env.step_timeout": 60, "env.config": {"how": "print"}}
     flags = [f"--set={key}={json.dumps(value)}" for key, value in settings.items() if key != "env.config"]
@@ -439,6 +439,7 @@ def test_what_check_passes_is_trained_in(how: str, tmp_path: Path) -> None:
     assert (checked.returncode, trained.returncode) == (0, 0), checked.stderr + trained.stderr
 
 
+@pytest.mark.long
 def test_a_simulator_whose_copy_dies_is_trained_in_all_the_same(tmp_path: Path) -> None:
     simulator = "tests.misbehaving:CopyDies"
     checked = muster("check", simulator, cwd=tmp_path)

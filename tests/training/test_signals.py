@@ -72,7 +72,7 @@ def _require_saved(folder: Path, stdout: str, code: int, *flags: str) -> None:
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (signal.SIGHUP, 143),
+        pytest.param(signal.SIGHUP, 143, marks=LONG),
         pytest.param(signal.SIGTERM, 143, marks=LONG),
         (signal.SIGINT, 130),
         pytest.param(signal.SIGUSR2, 75, marks=LONG),

@@ -23,7 +23,7 @@ from tests.puzzles import NUMBERS, Masked
         ("PPO", "Masked", {"where": "observation"}),
         ("PPO", "MaskedPair", {}),
         ("PPO", "SeldomMasked", {}),
-        ("DQN", "Masked", {}),
+        pytest.param("DQN", "Masked", {}, marks=pytest.mark.long),
         ("DQN", "SeldomMasked", {}),
     ],
 )
@@ -76,12 +76,13 @@ def test_networks_that_do_not_heed_masks_are_refused(tmp_path: Path) -> None:
         small("tests.puzzles:Masked", tmp_path, model__class=own)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_mask_that_comes_late_is_no_failure_of_the_simulator(workers: int, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="first action mask at step 3 of an episode, and none when it was looked"):
         small("tests.puzzles:MaskedLate", tmp_path, resources__workers=workers)
     assert not (tmp_path / "run" / "failures").exists()
 
 
+@pytest.mark.long
 def test_dqn_explores_where_all_observations_are_zero(tmp_path: Path) -> None:
     assert small("tests.puzzles:AllZeros", tmp_path, algorithm="DQN", model__hidden=[8, 8]).steps == 2000

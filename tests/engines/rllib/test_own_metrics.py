@@ -10,7 +10,7 @@ from muster.runs.metrics import read_metrics
 from tests.engines.rllib.runs import small
 
 
-@pytest.mark.parametrize(("workers", "method"), [(0, None), (1, "set_price")])
+@pytest.mark.parametrize(("workers", "method"), [(0, None), pytest.param(1, "set_price", marks=pytest.mark.long)])
 def test_own_metrics_and_a_schedule(
     workers: int, method: str | None, tmp_path: Path, ray_with_four_cpus: None
 ) -> None:
