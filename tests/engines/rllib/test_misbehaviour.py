@@ -72,7 +72,7 @@ def test_a_simulator_is_built_anew_after_so_many_episodes(tmp_path: Path, ray_wi
 
 @pytest.mark.parametrize(
     ("workers", "algorithm"),
-    [(0, "PPO"), pytest.param(1, "PPO", marks=pytest.mark.long), pytest.param(1, "DQN", marks=pytest.mark.long)],
+    [pytest.param(0, "PPO", marks=pytest.mark.long), (1, "PPO"), pytest.param(1, "DQN", marks=pytest.mark.long)],
 )
 def test_a_call_that_hangs_is_interrupted(
     workers: int, algorithm: str, tmp_path: Path, ray_with_four_cpus: None
