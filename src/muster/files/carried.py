@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from muster.errors import InputError
+from muster.files.ownership import OWN_FOLDER
 
 SUFFIX = ".simulator"
 """Of the files; a name such as `folder/Tank-1a2b3c4d.simulator:Tank` stands for what is in one."""
 FOLDER = ".carried"
 """Beside the runs that use them."""
+DIGITS = 32
+"""Of the digest of its content, in a file's name."""
 
 
 def name_of(thing: Any, folder: Path, expected: str) -> tuple[str, str | None]:
@@ -51,14 +54,19 @@ def is_carried(identifier: str) -> bool:
 
 
 def load_carried(path: Path) -> Callable[..., Any]:
-    """Return what a file holds.
+    """Return what a file holds, if it is what its name says: to load it is to run its code.
 
     Raises:
         OSError: if there is no such file.
+        ValueError: if its content has changed.
     """
     import cloudpickle
 
-    loaded: Callable[..., Any] = cloudpickle.loads(path.read_bytes())
+    content = path.read_bytes()
+    written = path.name.removesuffix(SUFFIX).rpartition("-")[2]
+    if len(written) < DIGITS or not hashlib.sha256(content).hexdigest().startswith(written):
+        raise ValueError("its content is not what was written")
+    loaded: Callable[..., Any] = cloudpickle.loads(content)
     return loaded
 
 
@@ -73,11 +81,10 @@ def _written(thing: Any, folder: Path) -> str:
             "    put it into a file of its own, and import it from there"
         ) from None
     name = thing.__name__.strip("<>")
-    path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:12]}{SUFFIX}"
+    path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:DIGITS]}{SUFFIX}"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{path.name}.{os.getpid()}")
-        beside.touch(0o600)
-        beside.write_bytes(content)
-        beside.replace(path)
+        folder.mkdir(OWN_FOLDER, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(content)
+        Path(file.name).replace(path)
     return f"{path.resolve()}:{name}"
