@@ -26,7 +26,7 @@ BLOCK = re.compile(
     r"(?:<!-- (?P<note>[^>]+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
 SMALLER = (
-    (r"--stop-steps (100|20|8)k", "--stop-steps 2k"),
+    (r"--stop-steps (100|8)k", "--stop-steps 2k"),
     (r"--set stop.steps=20_000", "--set stop.steps=1000"),
     (r"resume week --stop-steps 2M", "resume week --stop-steps 256"),
     (r"\+ 40\)", "+ 15)"),

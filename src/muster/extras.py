@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 _WITH_TORCH = ("all", "onnx", "rllib", "torch")
+_MODULES = {"report": "plotly", "video": "imageio_ffmpeg"}
+
+
+def is_installed(extra: str) -> bool:
+    """Return whether the packages of the extra `report` or `video` are there."""
+    return find_spec(_MODULES[extra]) is not None
 
 
 def how_to_install(extra: str) -> str:

@@ -75,6 +75,14 @@ def probability_of_improvement(first: ArrayLike, second: ArrayLike, resamples: i
     return _interval(float(probability(one, other)), samples)
 
 
+def mean_difference(first: ArrayLike, second: ArrayLike) -> Interval:
+    """Return by how much the first exceeds the second in the mean over pairs, with a large sample's interval."""
+    differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
+    mean, count = float(differences.mean()), len(differences)
+    half = 1.96 * float(differences.std(ddof=1)) / count**0.5 if count > 1 else 0.0
+    return Interval(mean, mean - half, mean + half)
+
+
 def _table(scores: ArrayLike) -> Scores:
     table = np.asarray(scores, np.float64)
     return table[:, None] if table.ndim == 1 else table

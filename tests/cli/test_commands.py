@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.cli.screen import Pace
-from tests.commands import ROOT, environment, last_json, muster
+from tests.commands import ROOT, environment, last_json, muster, muster_here
 
 QUICK = ["--workers", "0", "--stop-iterations", "2"]
 
@@ -273,3 +273,15 @@ def test_a_long_run_prints_fewer_lines(monkeypatch: pytest.MonkeyPatch) -> None:
         now += 1.0
     assert len([line for line in lines if line < 10]) == 10
     assert 300 < len(lines) < 600
+
+
+@pytest.mark.parametrize(("flags", "module"), [(["--video", "v.mp4"], "imageio_ffmpeg"), (["--render"], "pygame")])
+def test_what_drawing_needs_is_named(
+    flags: list[str], module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    refused = muster_here("play", "CartPole-v1", *flags)
+    assert refused.code == 2
+    assert "pip install '.[video]'" in refused.err
+    assert "Traceback" not in refused.err

@@ -77,8 +77,23 @@ def test_a_policy_is_compared_with_a_rule_in_the_same_episodes(baseline: str, tm
     if baseline == "tests.measured:constant_price":
         assert result["baseline"]["return_mean"] == 10.0
     text = muster(*compared, cwd=tmp_path).stdout
-    assert f"baseline {baseline}, in the same episodes: return" in text
-    assert "of 5 episodes" in text.splitlines()[-1]
+    assert text.splitlines()[1].split() == ["policy", baseline]
+    assert f"the policy is better than {baseline} in {result['baseline']['wins']} of 5 episodes" in text
+
+
+def test_a_policy_is_compared_with_several_rules(tmp_path: Path) -> None:
+    flags = ["--stop-iterations", "1", "--name", "run", "--quiet"]
+    assert muster("train", "tests.measured:Metered", *flags, cwd=tmp_path).returncode == 0
+    rules = ["random", "tests.measured:constant_price"]
+    compared = ["evaluate", "run", "--episodes", "12", *(f"--baseline={rule}" for rule in rules)]
+    result = last_json(muster(*compared, "--json", cwd=tmp_path))
+    assert [one["rule"] for one in result["baselines"]] == rules
+    for one in result["baselines"]:
+        assert one["difference_mean"] == pytest.approx(result["return_mean"] - one["return_mean"])
+        assert 0 <= one["wins"] + one["ties"] <= 12
+    text = muster(*compared, cwd=tmp_path).stdout
+    assert all(f"the policy is better than {rule} in" in text for rule in rules)
+    assert "95 % interval" in text
 
 
 @pytest.mark.parametrize(

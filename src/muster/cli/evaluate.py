@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from muster.cli.evaluation_views import compared, show_evaluation
 from muster.cli.group_views import evaluate_group
 from muster.cli.options import AsJson, Checkpoint, Run, RunsDir, Trust
 from muster.cli.screen import console, figure, print_json, show_notice
@@ -40,10 +41,10 @@ def evaluate(
         int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the episodes; default: the run's.")
     ] = None,
     baseline: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="Compare with `random` actions, or with a rule of your own: module:function or "
-            "path/to/file.py:function, of the observation (and info), that returns an action."
+            "path/to/file.py:function, of the observation (and info), that returns an action. Repeatable."
         ),
     ] = None,
     runs_dir: RunsDir = None,
@@ -65,7 +66,7 @@ def evaluate(
             checkpoint,
             last,
             seed,
-            baseline,
+            baseline or [],
             folder_of_runs(runs_dir),
             stochastic=stochastic,
             trust=trust,
@@ -86,7 +87,7 @@ def _evaluate(
     checkpoint: str,
     last: int | None,
     seed: int | None,
-    baseline: str | None,
+    baselines: list[str],
     directory: Path,
     *,
     stochastic: bool,
@@ -115,27 +116,31 @@ def _evaluate(
     task = evaluation_task(experiment, episodes=episodes, seed=seed, deterministic=not stochastic)
     process = ApartProcess(experiment.env.step_timeout)
     results: list[Evaluation] = []
-    rule: Evaluation | None = None
+    rules: dict[str, Evaluation] = {}
     try:
-        if baseline is not None:
-            rule = process.call(evaluate_baseline, baseline, task)
+        for name in baselines:
+            rules[name] = process.call(evaluate_baseline, name, task)
         for one in paths:
             result = process.call(evaluate_saved, str(one), task)
             results.append(result)
             if not as_json:
                 best = Checkpoints(folder.checkpoints).best() if which == BEST else None
                 is_best = best is not None and best.name == path.name
-                _show(folder, one, result, _chosen_by(experiment) if is_best else "")
-                if rule is not None:
-                    _compare(result, rule, str(baseline))
+                chosen_by = _chosen_by(experiment) if is_best else ""
+                show_evaluation(f"{folder.name}, checkpoint {one.name}{chosen_by}", result, rules)
     except FailedCallError as error:
         raise FailureRecord(experiment, task.simulator, folder).error(error.failure) from None
     finally:
         process.close()
     if last is not None:
         return _mean(folder, paths, results, as_json=as_json)
-    compared = {} if rule is None else {"baseline": {"rule": baseline, **rule.record()}}
-    return {"run": str(folder.path), "checkpoint": str(path), **results[0].record(), **compared}
+    found = {"run": str(folder.path), "checkpoint": str(path), **results[0].record()}
+    beside = [compared(results[0], name, rule) for name, rule in rules.items()]
+    if beside:
+        found["baseline"] = beside[0]
+    if len(beside) > 1:
+        found["baselines"] = beside
+    return found
 
 
 def _newest(folder: RunFolder, count: int) -> list[Path]:
@@ -157,30 +162,6 @@ def _chosen_by(experiment: Experiment) -> str:
     if experiment.evaluation.every:
         return f" (best by evaluations of {counted(experiment.evaluation.episodes, 'episode')})"
     return f" (best by the mean return of the last {WINDOW} training episodes)"
-
-
-def _show(folder: RunFolder, path: Path, result: Evaluation, chosen_by: str) -> None:
-    console().print(
-        f"{folder.name}, checkpoint {path.name}{chosen_by}: {_summary(result)}, "
-        f"over {counted(result.episodes, 'episode')}"
-    )
-
-
-def _summary(result: Evaluation) -> str:
-    text = (
-        f"return {figure(result.return_mean)} ± {figure(result.return_std)}, length {figure(result.length_mean)}"
-    )
-    return text + "".join(f", {name} {figure(value)}" for name, value in result.metrics.items())
-
-
-def _compare(result: Evaluation, rule: Evaluation, name: str) -> None:
-    """Print how the rule did in the same episodes, and in how many the policy was better."""
-    better = sum(ours > theirs for ours, theirs in zip(result.returns, rule.returns, strict=True))
-    equal = sum(ours == theirs for ours, theirs in zip(result.returns, rule.returns, strict=True))
-    screen = console()
-    screen.print(f"baseline {name}, in the same episodes: {_summary(rule)}")
-    ties = f", equal in {equal}" if equal else ""
-    screen.print(f"the policy is better in {better} of {counted(result.episodes, 'episode')}{ties}")
 
 
 def _mean(folder: RunFolder, paths: list[Path], results: list[Evaluation], *, as_json: bool) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from muster.cli.screen import console, figure, print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.loading import load_experiment
 from muster.experiment.quantities import LARGEST_SEED, counted
-from muster.extras import how_to_install
+from muster.extras import how_to_install, is_installed
 from muster.files.ownership import require_own
 from muster.runs.finding import find_checkpoint, is_run, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -60,6 +60,8 @@ def play(
         raise InputError("--video and --render: give one of them")
     if video:
         writable_file("--video", video, (".mp4", ".gif"))
+        if not is_installed("video"):
+            raise InputError(f"--video needs an extra{how_to_install('video')}")
 
     from muster.engines.engine import rules_of
     from muster.simulators.masks import mask_in, random_action
@@ -95,6 +97,8 @@ def play(
             with suppress(FailedCallError):
                 live.close()
     except FailedCallError as error:
+        if video or render:
+            _require_packages_to_draw(error.raised, experiment.env.id)
         raise simulator_error(f"the simulator failed: {error.failure}", error.failure) from None
     if video:
         _write_video(video, frames, rate)
@@ -129,29 +133,25 @@ def _find(target: str, checkpoint: str, runs: Path, *, trust: bool) -> tuple[Exp
 
 
 def _build(live: LiveSimulator, name: str, render_mode: str | None) -> None:
-    import gymnasium
-
-    from muster.stepping.live import FailedCallError
-
     if render_mode is not None:
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
-    try:
-        live.build(render_mode)
-    except FailedCallError as error:
-        if render_mode and isinstance(error.raised, gymnasium.error.DependencyNotInstalled | ImportError):
-            needs = f"{name}: cannot be drawn: {error.raised}"
-            raise InputError(f"{needs}{how_to_install('video')}") from None
-        raise
+    live.build(render_mode)
     if live.env.render_mode != render_mode and render_mode is not None:
         modes = ", ".join(live.env.metadata.get("render_modes", [])) or "none"
         raise InputError(f"{name}: does not render as {render_mode!r}; it has: {modes}")
 
 
+def _require_packages_to_draw(error: BaseException | None, name: str) -> None:
+    """Say what to install if that is why a simulator cannot be drawn; some import it only when they draw."""
+    import gymnasium
+
+    if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
+        raise InputError(f"{name}: cannot be drawn: {error}{how_to_install('video')}") from None
+
+
 def _write_video(path: Path, frames: list[Any], frames_per_second: int) -> None:
-    try:
-        import imageio.v3 as imageio
-    except ImportError:
-        raise InputError(f"--video needs an extra{how_to_install('video')}") from None
+    import imageio.v3 as imageio
+
     options: dict[str, Any] = {"fps": frames_per_second, "macro_block_size": _EVEN_SIZES}
     if path.suffix == ".gif":
         options = {"loop": 0, "duration": 1000 / frames_per_second}

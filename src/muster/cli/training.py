@@ -13,6 +13,7 @@ from muster.cli.screen import console, figure, print_json
 from muster.errors import MusterError
 from muster.experiment.loading import LoadedExperiment
 from muster.experiment.quantities import counted
+from muster.extras import is_installed
 
 if TYPE_CHECKING:
     from muster.cli.views import View
@@ -103,9 +104,10 @@ def _show_result(result: TrainResult, view: View, *, quiet: bool) -> None:
         screen.print(f"\n  muster resume {result.run}  # continue")
         return
     hints = [(f"muster evaluate {result.run}", "how good is it?")]
-    if view.start is None or view.start.can_be_filmed:
+    if is_installed("video") and (view.start is None or view.start.can_be_filmed):
         hints.append((f"muster play {result.run} --video v.mp4", "what does it do?"))
-    hints.append((f"muster dashboard {result.run}", "how did it learn?"))
+    how = "report" if is_installed("report") else "show"
+    hints.append((f"muster {how} {result.run}", "how did it learn?"))
     width = max(len(command) for command, _ in hints)
     screen.print("\n" + "\n".join(f"  {command:<{width}}  # {question}" for command, question in hints))
 
