@@ -81,3 +81,8 @@ class Alternating:
 def broken_rule(observation: Any) -> int:
     """A rule that fails."""
     raise KeyError("no such valve")
+
+
+def one_too_many(observation: Any) -> int:
+    """A rule whose action is not in the space."""
+    return 3

@@ -187,8 +187,12 @@ def test_a_simulator_whose_source_shows_five_values_is_left_alone() -> None:
 
 def test_check_and_training_take_four_values(tmp_path: Any) -> None:
     findings = check_simulator(Simulator("tests.stepping.test_old_gym:FourValuesUnseen"), Rules())
-    [interface] = [f for f in findings if f.subject == "interface" and "old Gym" in f.message]
-    assert interface.verdict == "warning"
+    adapted = [f for f in findings if f.subject == "interface" and "old Gym" in f.message]
+    assert [f.message.partition(":")[0].partition(",")[0] for f in adapted] == [
+        "reset returns an observation alone",
+        "step returns four values",
+    ]
+    assert {f.verdict for f in adapted} == {"warning"}
     assert not [f for f in findings if f.verdict == "problem"]
     seen = check_simulator(Simulator("tests.stepping.test_old_gym:FiveValues"), Rules())
     assert not [f for f in seen if "old Gym" in f.message]
@@ -202,3 +206,31 @@ def test_another_number_of_values_is_the_simulator_s_failure() -> None:
     findings = check_simulator(Simulator("tests.stepping.test_old_gym:OtherThreeValues"), Rules())
     messages = "".join(f.message for f in findings if f.verdict == "problem")
     assert "step must return observation, reward, terminated, truncated, info: it returned 3" in messages
+
+
+class Unseeded(FiveValues):
+    """All as it should be, but `reset` takes no seed."""
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset(seed=None)
+
+
+def test_a_reset_without_a_seed_is_all_that_is_named() -> None:
+    findings = check_simulator(Simulator("tests.stepping.test_old_gym:Unseeded"), Rules())
+    [found] = [f for f in findings if "old Gym" in f.message]
+    assert found.message == "reset takes no seed, as in the old Gym; it is adapted"
+    assert "reset(self, *, seed=None, options=None)" in found.hint
+
+
+class ArrayReward(FiveValues):
+    """Its reward is an array of one number."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, np.array([reward]), *rest
+
+
+def test_a_reward_that_is_no_number_is_named() -> None:
+    expected = "TypeError: reward has shape (1,), expected a number: return float(reward.item())"
+    findings = check_simulator(Simulator("tests.stepping.test_old_gym:ArrayReward"), Rules())
+    assert any(f.verdict == "problem" and expected in f.message for f in findings)

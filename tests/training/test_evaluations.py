@@ -103,6 +103,7 @@ def test_a_policy_is_compared_with_several_rules(tmp_path: Path) -> None:
         ("tests.measured:no_rule", "no class or function 'no_rule'"),
         ("tests.measured:Constant", "its objects cannot be called"),
         ("tests.measured:broken_rule", "KeyError: 'no such valve'"),
+        ("tests.measured:one_too_many", "the baseline returned 3, expected an action of Discrete(3)"),
     ],
 )
 def test_a_rule_that_cannot_act_is_refused(baseline: str, words: str, tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ import inspect
 import traceback
 from typing import Any
 
+import gymnasium
+import numpy as np
+
 from muster.errors import InputError
 from muster.simulators.lookup import extend_search_path, import_attribute
 from muster.simulators.masks import random_action
@@ -40,15 +43,24 @@ class Baseline:
         """Return an action.
 
         Raises:
-            InputError: with the rule's own traceback, if it raises.
+            InputError: with the rule's own traceback, if it raises; or if what it returns is no action.
         """
         if self._rule == RANDOM:
             return random_action(self._space, observation, info)
         try:
-            return self._choose(observation, info) if self._takes_info else self._choose(observation)
+            action = self._choose(observation, info) if self._takes_info else self._choose(observation)
         except Exception as error:
             own = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
             raise InputError(f"the baseline failed:\n{''.join(traceback.format_exception(own))}") from None
+        if not self._fits(action):
+            raise InputError(f"the baseline returned {action!r:.80}, expected an action of {self._space}")
+        return action
+
+    def _fits(self, action: Any) -> bool:
+        """Whether an action is one of the space; numbers of a Box may be of any type, and beyond its bounds."""
+        if isinstance(self._space, gymnasium.spaces.Box):
+            return np.shape(action) == self._space.shape
+        return self._space.contains(action)
 
 
 def find_rule(name: str, simulator: Simulator) -> Any:

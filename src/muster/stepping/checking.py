@@ -31,7 +31,7 @@ from muster.stepping.building import build
 from muster.stepping.calls import Call
 from muster.stepping.findings import Finding, of_failure
 from muster.stepping.live import FailedCallError, Identity, LiveSimulator
-from muster.stepping.old_gym import is_adapted
+from muster.stepping.old_gym import WAYS, adapted_ways
 from muster.stepping.pickle_check import agree, pickle_problem
 from muster.stepping.random_play import findings_of, play_randomly
 from muster.stepping.resident import MEBIBYTE, resident_bytes
@@ -278,10 +278,9 @@ def _interface(live: LiveSimulator) -> list[Finding]:
                 passive_env_checker.env_step_passive_checker(env, action)
         except FailedCallError as error:
             findings.append(Finding(Verdict.WARNING, "interface", error.failure.error, "by Gymnasium's checker"))
-    if is_adapted(live.env):
-        message = "that of the old Gym, adapted; only info['TimeLimit.truncated'] says that a time limit ended it"
-        hint = "gymnasium.Env has reset(seed=..., options=...), and a step that returns five values"
-        findings.append(Finding(Verdict.WARNING, "interface", message, hint))
+    for way in adapted_ways(live.env):
+        message = f"{way}, as in the old Gym; it is adapted"
+        findings.append(Finding(Verdict.WARNING, "interface", message, WAYS[way]))
     seen = {str(warning.message).removeprefix("\x1b[33mWARN: ").removesuffix("\x1b[0m") for warning in caught}
     findings += [Finding(Verdict.WARNING, "interface", message) for message in sorted(seen)]
     return findings or [Finding(Verdict.OK, "interface", "Gymnasium's checker finds nothing")]

@@ -100,10 +100,22 @@ class Judge:
         Raises:
             ValueError, TypeError: if it is none, or not finite.
         """
-        number = float(reward)
+        try:
+            number = float(reward)
+        except (TypeError, ValueError):
+            raise no_number(reward) from None
         if not math.isfinite(number):
             raise ValueError(f"reward is {number}")
         return number
+
+
+def no_number(reward: Any) -> TypeError:
+    """Return what is wrong with a reward that is no number."""
+    shape = getattr(reward, "shape", None)
+    if shape and np.size(reward) == 1:
+        return TypeError(f"reward has shape {tuple(shape)}, expected a number: return float(reward.item())")
+    what = f"has shape {tuple(shape)}" if shape else f"is {reward!r:.60}"
+    return TypeError(f"reward {what}, expected a number")
 
 
 class LiveSimulator:

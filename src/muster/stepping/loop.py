@@ -22,6 +22,7 @@ from muster.stepping.failures import NOTHING, Supervision
 from muster.stepping.info_metrics import Episode, InfoMetrics
 from muster.stepping.journal import CALL, call_code
 from muster.stepping.ledger import EpisodeLedger
+from muster.stepping.live import no_number
 from muster.stepping.many import Events, SteppingSettings
 from muster.stepping.process_state import NumpyErrors
 from muster.stepping.scheduled_config import ScheduledConfig
@@ -108,7 +109,10 @@ class SimulatorLoop:
             try:
                 returned = envs[i].step(action)
                 observation, reward, is_terminated, is_truncated, info = returned
-                reward = float(reward)
+                try:
+                    reward = float(reward)
+                except (TypeError, ValueError):
+                    raise no_number(reward) from None
                 if not isfinite(reward):
                     raise ValueError(f"reward is {reward}")
                 encode_into(rows[i], observation)

@@ -21,6 +21,16 @@ from muster.stepping.building import takes
 _OLD, _NEW = 4, 5
 _OF_RESET = 2
 
+WITHOUT_SEED = "reset takes no seed"
+WITHOUT_INFO = "reset returns an observation alone"
+FOUR_VALUES = "step returns four values: only info['TimeLimit.truncated'] tells a time limit from an end"
+WAYS = {
+    WITHOUT_SEED: "def reset(self, *, seed=None, options=None), which calls super().reset(seed=seed)",
+    WITHOUT_INFO: "return observation, info",
+    FOUR_VALUES: "return observation, reward, terminated, truncated, info",
+}
+"""What was the old Gym's way and is adapted here, and how Gymnasium has it."""
+
 
 def is_old(env: Any) -> bool:
     """Whether a simulator has the old interface, as far as can be seen without stepping it."""
@@ -44,6 +54,8 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         self.action_space = converted(env.action_space)
         self.metadata = dict(getattr(env, "metadata", None) or {})
         self.render_mode = getattr(env, "render_mode", None)
+        self.seen: set[str] = set() if takes(env.reset, "seed") else {WITHOUT_SEED}
+        """Which of the old ways the simulator was seen to have."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Seed the simulator in the way that it has, if any, and begin an episode."""
@@ -53,7 +65,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
             arguments["seed"] = seed
         elif seed is not None and callable(getattr(self.env, "seed", None)):
             self.env.seed(seed)
-        return _with_info(self.env.reset(**arguments))
+        return _with_info(self.env.reset(**arguments), self.seen)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Tell a time limit from an end by what `info` says of it."""
@@ -63,7 +75,7 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
                 f"step returned {_counted(result)}, expected five: "
                 "observation, reward, terminated, truncated, info"
             )
-        return result if len(result) == _NEW else _as_five(result)
+        return result if len(result) == _NEW else _as_five(result, self.seen)
 
     def render(self) -> Any:
         """Draw as the simulator does."""
@@ -78,27 +90,24 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
 
 
 class OldReturnsWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A `gymnasium.Env` that may return what the old Gym's did; `is_old` says whether it has."""
+    """A `gymnasium.Env` that may return what the old Gym's did."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        self.is_old = False
+        self.seen: set[str] = set()
+        """Which of the old ways the simulator was seen to have."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; an observation alone gets an empty `info`."""
         arguments = {"options": options} if options is not None else {}
-        result = self.env.reset(seed=seed, **arguments)
-        with_info = _with_info(result)
-        self.is_old |= with_info is not result
-        return with_info
+        return _with_info(self.env.reset(seed=seed, **arguments), self.seen)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take an action; four values become five, any other number is left to whoever judges it."""
         result: Any = self.env.step(action)
         if not isinstance(result, tuple) or len(result) != _OLD:
             return result  # type: ignore[no-any-return]
-        self.is_old = True
-        return _as_five(result)
+        return _as_five(result, self.seen)
 
 
 def with_new_returns(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
@@ -120,14 +129,15 @@ def _may_return_old(env: gymnasium.Env[Any, Any]) -> bool:
     return _returned(env, "step") != {_NEW} or _returned(env, "reset") != {_OF_RESET}
 
 
-def is_adapted(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether a simulator that has been stepped was seen to have the old interface."""
+def adapted_ways(env: gymnasium.Env[Any, Any]) -> list[str]:
+    """Return which of the old ways a simulator that has been stepped was seen to have."""
+    seen: set[str] = set()
     layer: Any = env
     while layer is not None:
-        if isinstance(layer, OldGymAdapter) or (isinstance(layer, OldReturnsWrapper) and layer.is_old):
-            return True
+        if isinstance(layer, OldGymAdapter | OldReturnsWrapper):
+            seen |= layer.seen
         layer = getattr(layer, "env", None)
-    return False
+    return [way for way in WAYS if way in seen]
 
 
 def _returned(env: gymnasium.Env[Any, Any], method: str) -> set[int | None]:
@@ -146,15 +156,17 @@ def _returned(env: gymnasium.Env[Any, Any], method: str) -> set[int | None]:
     }
 
 
-def _with_info(result: Any) -> tuple[Any, dict[str, Any]]:
+def _with_info(result: Any, seen: set[str]) -> tuple[Any, dict[str, Any]]:
     """Return what `reset` gave as observation and info: itself, if it is these already."""
     if isinstance(result, tuple) and len(result) == _OF_RESET and isinstance(result[1], dict):
         return result
+    seen.add(WITHOUT_INFO)
     return result, {}
 
 
-def _as_five(result: tuple[Any, ...]) -> tuple[Any, Any, bool, bool, Any]:
+def _as_five(result: tuple[Any, ...], seen: set[str]) -> tuple[Any, Any, bool, bool, Any]:
     """Tell a time limit from an end by what `info` says of it."""
+    seen.add(FOUR_VALUES)
     observation, reward, done, info = result
     truncated = bool(done and info.get("TimeLimit.truncated", False))
     return observation, reward, bool(done) and not truncated, truncated, info
