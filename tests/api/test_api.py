@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,26 @@ def test_the_public_names_are_those_that_type_checkers_see() -> None:
 def test_numbers_come_back_as_numbers(tmp_path: Path) -> None:
     frame = muster.Run(trained(tmp_path)).metrics
     assert frame["iteration"].dtype == np.int64 and frame["return/mean"].dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"episodes": 0}, "episodes = 0"),
+        ({"seed": -1}, "seed = -1"),
+        ({"baseline": 3}, "baseline = 3"),
+        ({"checkpoint": 99}, "99"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    result = trained(tmp_path, Guess, name="run")
+    assert muster.evaluate(result, 2, checkpoint=result.iterations).policy.episodes == 2
+    with pytest.raises(InputError, match=words):
+        muster.evaluate(result, **{"episodes": 2, **options})
+
+
+def test_a_folder_that_cannot_be_read_hides_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(tmp_path, Guess, name="one")
+    (tmp_path / "locked").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked")
+    assert [run.name for run in muster.runs(tmp_path)] == ["one"]

@@ -78,3 +78,14 @@ def test_few_values_have_a_mean_and_more_an_interquartile_one() -> None:
     middle, interval = summary_of([0.0, 1.0, 2.0, 3.0, 1000.0, 4.0, 5.0, 6.0])
     assert middle == pytest.approx(3.5) and average_name(8) == "interquartile mean"
     assert interval is not None and interval[0] < 3.5 < interval[1]
+
+
+def test_the_runs_of_seeds_and_a_run_do_not_share_a_name(tmp_path: Path) -> None:
+    train = ["train", "CartPole-v1", *QUICK, "--stop-iterations", "1", "--workers", "0"]
+    one, several = [*train, "--name", "one"], [*train, "--seeds", "2", "--name", "several"]
+    for command in (one, several):
+        assert muster(*command, cwd=tmp_path).returncode == 0
+    inside = muster(*one, "--seeds", "2", cwd=tmp_path)
+    assert (inside.returncode, "one: is a run" in inside.stderr) == (2, True)
+    beside = muster(*train, "--name", "several", cwd=tmp_path)
+    assert (beside.returncode, "several: holds the runs of several seeds" in beside.stderr) == (2, True)

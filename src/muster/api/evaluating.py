@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from muster.errors import InputError
+from muster.experiment.quantities import LARGEST_SEED
 from muster.files.carried import FOLDER, name_of
 from muster.runs.finding import find_checkpoint, require_own_run
 from muster.runs.folder import runs_dir as folder_of_runs
@@ -61,7 +63,7 @@ def evaluate(
     episodes: int = 100,
     *,
     baseline: str | Callable[..., Any] | None = None,
-    checkpoint: str = "best",
+    checkpoint: str | int = "best",
     deterministic: bool = True,
     seed: int | None = None,
     trust: bool = False,
@@ -73,12 +75,18 @@ def evaluate(
     its name. `checkpoint` is `best`, `latest` or an iteration.
 
     Raises:
-        MusterError: if there is no such run, or its simulator fails.
+        MusterError: if an argument is wrong, there is no such run, or its simulator fails.
     """
     from muster.api.run import name_of_run
 
+    if episodes < 1:
+        raise InputError(f"episodes = {episodes}: expected 1 or more")
+    if seed is not None and not 0 <= seed <= LARGEST_SEED:
+        raise InputError(f"seed = {seed}: expected 0 to {LARGEST_SEED}")
+    if not (baseline is None or isinstance(baseline, str) or callable(baseline)):
+        raise InputError(f"baseline = {baseline!r}: expected a function, a class or a name")
     directory = folder_of_runs(runs_dir)
-    folder, path = find_checkpoint(name_of_run(run), checkpoint, directory, lambda _: None)
+    folder, path = find_checkpoint(name_of_run(run), str(checkpoint), directory, lambda _: None)
     require_own_run(folder, [path], f"evaluate {folder.name}", trust=trust)
     experiment = read_experiment(folder, path, lambda _: None)
     task = evaluation_task(experiment, episodes=episodes, seed=seed, deterministic=deterministic)

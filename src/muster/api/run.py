@@ -66,7 +66,7 @@ class Run:
         """The deterministic evaluations during training, in the same form."""
         return as_frame(read_json_lines(self._folder.evaluations))
 
-    def policy(self, checkpoint: str = "best", *, trust: bool = False) -> Policy:
+    def policy(self, checkpoint: str | int = "best", *, trust: bool = False) -> Policy:
         """Load the policy of a checkpoint: `best`, `latest` or an iteration.
 
         Raises:
@@ -74,7 +74,7 @@ class Run:
         """
         from muster.policies import load_policy
 
-        _, folder = find_checkpoint(self.path, checkpoint, self.path.parent, lambda _: None)
+        _, folder = find_checkpoint(self.path, str(checkpoint), self.path.parent, lambda _: None)
         return load_policy(folder, trust=trust)
 
     def evaluate(self, episodes: int = 100, **options: Any) -> RunEvaluation:
@@ -109,8 +109,8 @@ class Run:
 
 
 def runs(runs_dir: str | Path | None = None) -> list[Run]:
-    """Return all runs, the newest first."""
-    return [Run(folder.path) for folder in list_runs(folder_of_runs(runs_dir))]
+    """Return all runs that can be read, the newest first."""
+    return [Run(folder.path) for folder in list_runs(folder_of_runs(runs_dir)) if folder.exists()]
 
 
 def name_of_run(run: str | Path | TrainResult | Run) -> str | Path:

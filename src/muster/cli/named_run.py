@@ -58,6 +58,6 @@ def _several(group: Group) -> InputError:
         return InputError(f"{group.path}: is a sweep, not a run\n    {again} --resume\n    continues its trials")
     return InputError(
         f"{group.path}: holds {len(group.members)} runs, one for each seed\n"
-        "    the command that started them continues them with --resume; "
+        f"    the command that started them, with --name {group.path.name} --resume, continues all; "
         f"one alone: muster resume {first}"
     )

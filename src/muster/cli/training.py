@@ -121,6 +121,10 @@ def _show_seeds(result: SeedsResult) -> None:
         if evaluation is not None:
             text += f", evaluated {figure(evaluation.return_mean)} ± {figure(evaluation.return_std)}"
         screen.print(text)
+    if result.exit_code:
+        name = Path(result.folder).name
+        screen.print(f"\n  the same command with --name {name} --resume continues all seeds")
+        return
     how_many, average = counted(len(result.runs), "seed"), average_name(len(result.runs))
     training = _mean_and_interval(result.return_mean, result.interval)
     if not result.evaluations:

@@ -59,8 +59,8 @@ class Baseline:
     def _fits(self, action: Any) -> bool:
         """Whether an action is one of the space; numbers of a Box may be of any type, and beyond its bounds."""
         if isinstance(self._space, gymnasium.spaces.Box):
-            return np.shape(action) == self._space.shape
-        return self._space.contains(action)
+            return bool(np.shape(action) == self._space.shape)
+        return bool(self._space.contains(action))
 
 
 def find_rule(name: str, simulator: Simulator) -> Any:

@@ -11,6 +11,7 @@ from muster.files.ownership import OWN_FOLDER
 from muster.runs.checkpoints import Checkpoints
 from muster.runs.finding import claim_folder, find_checkpoint, newest_name, require_own_run, unwritable
 from muster.runs.folder import RunFolder, default_name, runs_dir
+from muster.runs.groups import find_group
 from muster.training.call import TrainOptions
 from muster.training.listener import Listener
 
@@ -19,7 +20,7 @@ def choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
     """Return the folder of the run to make or to resume; one that has no name given is made at once.
 
     Raises:
-        InputError: if a run of the given name exists and is not to be resumed.
+        InputError: if a run of the given name exists and is not to be resumed, or it is the name of several.
     """
     directory = runs_dir(options.runs_dir)
     if experiment.name is not None:
@@ -29,6 +30,9 @@ def choose_folder(experiment: Experiment, options: TrainOptions) -> RunFolder:
                 f"{folder.path}: a run of that name exists\n"
                 "    use --resume to continue it, or another --name to start a new one"
             )
+        if (group := find_group(folder.path.absolute(), directory)) is not None:
+            kind = "a sweep" if group.kind == "sweep" else "the runs of several seeds"
+            raise InputError(f"{folder.path}: holds {kind}\n    give the run another --name")
         return folder
     base = default_name(experiment.env.id, experiment.algorithm.name)
     name = newest_name(base, directory) if options.resume else None

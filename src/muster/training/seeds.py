@@ -75,6 +75,8 @@ def train_seeds(
     name = experiment.name or (newest_name(base, directory) if options.resume else None)
     if experiment.seed + count - 1 > LARGEST_SEED:
         raise InputError(f"--seeds {count}: the last seed is too large; expected at most {LARGEST_SEED}")
+    if name and RunFolder(directory / name).exists():
+        raise InputError(f"{directory / name}: is a run\n    give the runs of the seeds another --name")
     folder = directory / name if name else claim_folder(base, directory)
     each = [
         loaded.replace("seed", seed, "--seeds").replace("name", f"seed-{seed}", "--seeds")
