@@ -138,3 +138,10 @@ def test_rewards_that_differ_and_numbers_in_info_are_listed_with_their_range() -
     assert found["info"].startswith(
         "[metrics] can record: cost (0 to 2), plant.price (1), steps (1 to 10), told (0)"
     )
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_a_time_limit_that_looks_like_an_end_is_pointed_out(truncates: bool) -> None:
+    findings = check_simulator(Simulator("tests.toys:Guess", {"length": 30, "truncates": truncates}), Rules())
+    [episodes] = [finding for finding in findings if finding.subject == "episodes"]
+    assert ("if that is a time limit, return `truncated`" in episodes.message) is not truncates

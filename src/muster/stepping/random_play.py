@@ -31,6 +31,8 @@ from muster.stepping.live import FailedCallError, LiveSimulator
 EPISODES = 3
 SECONDS = 3.0
 MOST_NAMES = 12
+LONG_EPISODE = 20
+"""Episodes that all end after so many steps or more probably have a time limit."""
 
 
 @dataclass
@@ -40,6 +42,8 @@ class RandomPlay:
     failures: dict[str, SimulatorFailure] = field(default_factory=dict)
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+    cut: int = 0
+    """How many of the episodes a time limit ended."""
     rewards: list[float] = field(default_factory=list)
     low: NDArray[Any] | None = None
     high: NDArray[Any] | None = None
@@ -116,6 +120,7 @@ def play_randomly(live: LiveSimulator) -> RandomPlay:
         play.steps += length
         if ended:
             play.lengths.append(length)
+            play.cut += bool(truncated)
             play.returns.append(total)
     play.seconds = time.perf_counter() - started
     return play
@@ -143,6 +148,8 @@ def _episodes(play: RandomPlay) -> Iterator[Finding]:
         text = f"{counted(len(lengths), 'random episode')} of {steps_of_each} steps, "
         low, high = min(play.returns), max(play.returns)
         text += f"return {low:.5g}" + (f" to {high:.5g}" if high > low else "")
+        if len(lengths) > 1 and max(lengths) == min(lengths) >= LONG_EPISODE and not play.cut:
+            text += "\nall ended as `terminated` after the same time: if that is a time limit, return `truncated`"
         yield Finding(Verdict.OK, "episodes", text)
     elif not play.failures:
         message = f"no episode ended within {play.steps} random steps"
