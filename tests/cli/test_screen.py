@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -13,7 +15,10 @@ from muster.cli.views import LiveView, View
 from muster.errors import SimulatorError
 from muster.experiment import Experiment
 from muster.files.shown import short_name, short_path
+from muster.runs.metrics import FIRST_COLUMNS, TIME_COLUMNS
+from muster.stepping.evaluation import Evaluation
 from muster.training.listener import RunStart
+from muster.training.progress import Progress
 from tests.commands import muster
 
 QUICK = ["--workers", "0", "--stop-iterations", "1"]
@@ -78,6 +83,21 @@ def test_a_view_that_ends_before_the_first_iteration_leaves_nothing() -> None:
     with LiveView(screen, verbose=False):
         pass
     assert not text_of(screen).rstrip().endswith("starting ...")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_live_lines_leave_room_for_what_the_terminal_prints_of_a_ctrl_c(width: int) -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=width, soft_wrap=True, color_system=None)
+    experiment = Experiment.model_validate({"env": {"id": "CartPole-v1"}, "stop": {"steps": 5_000_000}})
+    row: dict[str, Any] = dict.fromkeys((*FIRST_COLUMNS, *TIME_COLUMNS), 1.0)
+    with LiveView(screen, verbose=False) as view:
+        view.started(RunStart(Path("runs/a"), experiment, 0, 8, 2048, 0))
+        view.evaluated(1, Evaluation(10, 500.0, 0.0, 500.0, {"energy": 123.4, "comfort": 0.123}))
+        view.iterated(row, Progress(iteration=100, steps=110_592, returns=[500.0] * 100))
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in text_of(screen).splitlines()]
+    live = lines[next(at for at, text in enumerate(lines) if "progress" in text) :]
+    assert max(map(len, live)) <= width - 3
+    assert sum("110,592 of" in line for line in live) == 1
 
 
 def test_paths_below_the_current_folder_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -24,6 +25,11 @@ from muster.training.stopping import TimeLeft, nearest_stop
 
 SPARKLINE_WIDTH = 40
 BAR_WIDTH = 40
+LABEL_WIDTH = 9
+GAP = 2
+"""Between the columns of the live view."""
+MARGIN = 3
+"""Kept free at the right: a terminal prints ^C there, which in a full line would begin a new one."""
 
 
 class View:
@@ -155,11 +161,13 @@ class LiveView(View):
         fraction, text = nearest_stop(stop, self._progress)
         if self._time_left is not None and (left := self._time_left.seconds()) is not None:
             text += f", {format_duration(left)} left"
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="cyan", min_width=9)
+        table = Table.grid(padding=(0, GAP))
+        table.add_column(style="cyan", min_width=LABEL_WIDTH)
         table.add_column()
-        bar = Table.grid(padding=(0, 2))
-        bar.add_row(ProgressBar(total=1.0, completed=fraction, width=BAR_WIDTH), text)
+        bar = Table.grid(padding=(0, GAP))
+        width = self._live.console.width - MARGIN
+        room = width - LABEL_WIDTH - len(text) - 2 * GAP
+        bar.add_row(ProgressBar(total=1.0, completed=fraction, width=max(1, min(BAR_WIDTH, room))), text)
         table.add_row("progress", bar)
         table.add_row("return", self._return_text())
         if self._evaluation:
@@ -168,7 +176,7 @@ class LiveView(View):
         table.add_row("time", self._time_text())
         if failures := self._failures_text():
             table.add_row("failures", failures)
-        return Group(table)
+        return Constrain(table, width)
 
     def _return_text(self) -> Text:
         row = self._row

@@ -146,7 +146,7 @@ class BuiltinEngine:
         self._policy_in(state).save(folder)
         self._learner.save(folder, state)
         if not simulators:
-            return "their state was not to be saved"
+            return "checkpoint.simulators is false"
         try:
             states = self._collector.states()
         except UnsavedSimulatorsError as error:
