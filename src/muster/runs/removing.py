@@ -7,10 +7,9 @@ import shutil
 from pathlib import Path
 
 from muster.errors import InputError
-from muster.files.regular import is_folder
 from muster.runs.files import explained
 from muster.runs.folder import ELSEWHERE, RunFolder
-from muster.runs.lock import RunLock
+from muster.runs.lock import writers_kept_out
 from muster.runs.status import heartbeat_is_fresh, read_status
 
 
@@ -27,9 +26,8 @@ def require_ended(folder: RunFolder, what: str) -> None:
             f"{folder.path}: is {status.state} on {status.host} (pid {status.pid}), so {what}\n"
             "    stop it first: Ctrl-C where it runs, or muster cancel"
         )
-    if is_folder(folder.path) and os.access(folder.path, os.W_OK):
-        with RunLock(folder.lock):
-            pass
+    with writers_kept_out(folder.lock):
+        pass
 
 
 def remove_folder(path: Path) -> None:
