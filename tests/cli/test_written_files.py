@@ -74,3 +74,10 @@ def test_a_file_is_not_written_through_a_link_that_waits_beside_it(tmp_path: Pat
     write_text(tmp_path / "report.html", "report again")
     assert (tmp_path / "report.html").read_text() == "report again"
     assert not beside.exists()
+
+
+def test_a_run_can_be_removed_from_a_full_disk(runs: Path) -> None:
+    with full_disk():
+        done = muster_here("rm", "one", "--yes", "--runs-dir", runs)
+    assert done.code == 0, done.err
+    assert not (runs / "one").exists()

@@ -37,7 +37,7 @@ def rm(
     sizes = {path: size_of(path) for path in paths}
     if not yes:
         for path, size in sizes.items():
-            show_notice(printable(f"{path}: {size / 1e6:,.1f} MB"))
+            show_notice(f"{path}: {size / 1e6:,.1f} MB")
         typer.confirm(f"remove {counted(len(paths), 'folder')}?", abort=True, err=True)
     for path, size in sizes.items():
         with _kept_ended(path, directory):
@@ -75,9 +75,8 @@ def _is_group(path: Path, folders: Sequence[RunFolder]) -> bool:
     from muster.sweeps.folder import SweepFolder
     from muster.sweeps.record import SweepRecord
 
-    if all(re.fullmatch(r"(seed|trial)-[0-9]+", folder.name) for folder in folders) and any(
-        map(is_surely_run, folders)
-    ):
+    are_members = all(re.fullmatch(r"(seed|trial)-[0-9]+", folder.name) for folder in folders)
+    if are_members and any(map(is_surely_run, folders)):
         return True
     try:
         SweepRecord.load(SweepFolder(path))
