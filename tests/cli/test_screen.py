@@ -19,7 +19,8 @@ from muster.runs.metrics import FIRST_COLUMNS, TIME_COLUMNS
 from muster.stepping.evaluation import Evaluation
 from muster.training.listener import RunStart
 from muster.training.progress import Progress
-from tests.commands import muster
+from tests.commands import muster, muster_here
+from tests.runs.tiny import made_run
 
 QUICK = ["--workers", "0", "--stop-iterations", "1"]
 FAILING = """
@@ -154,3 +155,26 @@ def test_the_error_s_traceback_is_printed_once_and_as_it_is(capsys: pytest.Captu
 def test_a_simulator_s_name_is_never_an_emoji(capsys: pytest.CaptureFixture[str]) -> None:
     console().print("house.py:House: ready to train")
     assert capsys.readouterr().out == "house.py:House: ready to train\n"
+
+
+@pytest.mark.parametrize("command", ["show", "resume", "rm", "compare", "evaluate", "attach"])
+def test_an_error_cannot_drive_the_terminal(tmp_path: Path, command: str) -> None:
+    made_run(tmp_path / "runs/\x1b[2Jevil")
+    refused = muster_here(
+        command, "nosuch", *(["other"] if command == "compare" else []), "--runs-dir", tmp_path / "runs"
+    )
+    assert (refused.code, "\x1b" in refused.err) == (2, False)
+    assert "\ufffd[2Jevil" in refused.err
+
+
+def test_tables_fit_a_terminal_of_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = tmp_path / "a-folder-with-a-long-name" / "runs"
+    names = ["abcdefghijklmnop", "qrstuvwxyzabcdef"]
+    for name in names:
+        for seed in range(5):
+            made_run(runs / name / f"seed-{seed}", 2 + seed)
+    monkeypatch.setenv("COLUMNS", "80")
+    compared = muster_here("compare", *names, "--runs-dir", runs).out.splitlines()[:3]
+    pruned = muster_here("prune", "--dry-run", "--older-than", "0s", "--runs-dir", runs).out.splitlines()
+    assert len(pruned) > 1
+    assert max(map(len, [*compared, *pruned])) <= 80

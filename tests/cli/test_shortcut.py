@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from muster.cli.explained import run_explained
 from muster.cli.shortcut import shortcut
-from tests.commands import environment, muster
+from tests.commands import MUSTER, environment, muster
 from tests.runs.tiny import train_tiny
 
 PLAIN = [
@@ -66,3 +68,23 @@ def test_a_plain_command_imports_no_parser() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", [["runs"], ["show", "first"]], ids=" ".join)
+def test_a_reader_that_ends_first_is_no_reason_for_a_traceback(folder: Path, command: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [str(MUSTER), *command], cwd=folder, env=environment(), stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_ctrl_c_ends_a_plain_command_as_any_other() -> None:
+    def command() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ending:
+        run_explained(command)
+    assert ending.value.code == 130

@@ -20,7 +20,9 @@ from muster.runs.finding import claim_folder, find_run, list_runs, newest_name
 from muster.runs.folder import RunFolder, default_name
 from muster.runs.lock import RunLock
 from muster.runs.metrics import MetricsRecord, read_metrics, read_sampled_metrics
+from muster.runs.reading import read_run
 from muster.runs.status import Status, StatusFile, read_status
+from tests.runs.tiny import made_run
 
 
 def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
@@ -224,3 +226,36 @@ def test_the_last_line_of_a_file_is_found_from_its_end(tmp_path: Path) -> None:
     assert last_json_line(path) is None
     path.write_text("".join(f'{{"event": {n}}}\n' for n in range(20_000)) + '[1]\n{"event": "torn')
     assert last_json_line(path) == {"event": 19_999}
+
+
+def resumed_metrics(folder: RunFolder, last_iteration: int) -> list[dict[str, str]]:
+    """Return the rows after a run was continued from an iteration."""
+    record = MetricsRecord(folder, (), last_iteration)
+    record.append({"iteration": last_iteration + 1, "steps": 64 * (last_iteration + 1), "return/mean": 9.5})
+    record.close()
+    return list(read_metrics(folder.metrics))
+
+
+def test_metrics_with_the_mark_that_excel_puts_first_are_read_and_kept(tmp_path: Path) -> None:
+    folder = RunFolder(made_run(tmp_path / "run"))
+    folder.metrics.write_text(folder.metrics.read_text(), encoding="utf-8-sig")
+    assert [row["return/mean"] for row in resumed_metrics(folder, 2)] == ["1.5", "2.5", "9.5"]
+
+
+def test_metrics_of_a_version_with_fewer_columns_are_read_and_kept(tmp_path: Path) -> None:
+    folder = RunFolder(made_run(tmp_path / "run"))
+    lines = [line.split(",")[:5] for line in folder.metrics.read_text().splitlines()]
+    folder.metrics.write_text("".join(",".join(line) + "\n" for line in lines))
+    assert not (record := read_run(folder)).problems
+    assert (record.last_row["return/mean"], record.last_row["failures/worker"]) == ("2.5", "")
+    rows = resumed_metrics(folder, 2)
+    assert [row["return/mean"] for row in rows] == ["1.5", "2.5", "9.5"]
+    assert [row["failures/worker"] for row in rows] == ["", "", ""]
+
+
+def test_metrics_that_cannot_be_read_are_not_written_over(tmp_path: Path) -> None:
+    folder = RunFolder(made_run(tmp_path / "run"))
+    folder.metrics.write_text("Iteration;Steps\n1;64\n")
+    with pytest.raises(StorageError, match="does not begin with the names of the columns"):
+        MetricsRecord(folder, (), 2)
+    assert folder.metrics.read_text() == "Iteration;Steps\n1;64\n"

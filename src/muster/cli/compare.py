@@ -12,6 +12,9 @@ from muster.cli.screen import columns, figure, print_json
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import printable
 
+_FOLDABLE = {0: 8}
+"""How narrow the names of groups may become in a narrow terminal."""
+
 
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs, folders of several seeds, or sweeps.")],
@@ -53,7 +56,7 @@ def compare(
         chance = "-" if better is None else f"{better:.0%}"
         took = "-" if steps is None else f"{steps:,.0f}"
         table.append((printable(str(row[0])), str(row[1]), figure(final), interval, chance, took))
-    print(columns(table, numbers=range(1, 6)))
+    print(columns(table, numbers=range(1, 6), foldable=_FOLDABLE))
     if (target := comparison.target()) is not None:
         print(f"the target is a mean training return of {figure(target)}")
     for entry in comparison.entries[1:]:

@@ -9,6 +9,7 @@ import typer
 
 from muster.cli.options import Run, RunsDir
 from muster.errors import InputError
+from muster.files.regular import is_there
 from muster.runs.folder import runs_dir as folder_of_runs
 
 
@@ -21,17 +22,17 @@ def copy(
     """Write a run's experiment as a new file: what was given for it, without its name."""
     from muster.experiment.loading import load_saved
     from muster.reports.experiments import as_new_file
+    from muster.runs.files import write_text
     from muster.runs.finding import find_run
 
     if file.suffix != ".toml":
         raise InputError(f"{file}: expected a name that ends with .toml")
+    if is_there(file):
+        raise InputError(f"{file}: exists already\n    choose another file")
     folder = find_run(run, folder_of_runs(runs_dir))
     text = as_new_file(load_saved(folder.experiment).experiment, folder.name, everything=everything)
     try:
-        with file.open("x", encoding="utf-8") as output:
-            output.write(text)
-    except FileExistsError:
-        raise InputError(f"{file}: exists already\n    choose another file") from None
+        write_text(file, text)
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror or error}") from None
     print(f"wrote {file}\n\n  muster check {file}\n  muster train {file}")

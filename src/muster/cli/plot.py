@@ -41,10 +41,8 @@ def plot(
     require_columns(wanted, history)
     if output is not None:
         from muster.reports.pictures import draw_columns, save
-        from muster.runs.files import explained
 
-        with explained(output):
-            save(draw_columns(history, wanted), output)
+        save(draw_columns(history, wanted), output)
         print(f"wrote {output}")
         return
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from muster.cli.options import AsJson, RunsDir
 from muster.cli.screen import columns, print_json
-from muster.errors import InputError
+from muster.errors import InputError, MusterError, StorageError
 from muster.experiment.quantities import LONGEST_SECONDS, counted, parse_duration
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import printable
+
+if TYPE_CHECKING:
+    from muster.runs.pruning import Waste
+
+_FOLDABLE = {0: 16}
+"""How narrow the folders may become in a narrow terminal."""
 
 
 def prune(
@@ -29,24 +36,43 @@ def prune(
     The best and the newest checkpoint of every run stay. Shows what it would remove, and asks first.
     """
     from muster.runs.pruning import find_waste
-    from muster.runs.removing import remove_folder
 
-    directory = folder_of_runs(runs_dir)
-    found = find_waste(directory, _seconds(older_than))
-    total = sum(waste.bytes for waste in found)
+    latest = time.time() - _seconds(older_than)
+    found = find_waste(folder_of_runs(runs_dir), latest)
     if not as_json:
         rows = [(printable(str(one.path)), f"{one.bytes / 1e6:,.1f} MB", one.why) for one in found]
-        print(columns([("folder", "size", "what it is"), *rows], numbers=(1,)) if rows else "nothing to remove")
+        table = [("folder", "size", "what it is"), *rows]
+        print(columns(table, numbers=(1,), foldable=_FOLDABLE) if rows else "nothing to remove")
     if found and not (yes or dry_run):
-        question = f"remove {counted(len(found), 'folder')}, {total / 1e6:,.1f} MB?"
-        typer.confirm(question, abort=True, err=True)
-    if not dry_run:
-        for waste in found:
-            remove_folder(waste.path)
+        typer.confirm(f"remove {_counted(found)}?", abort=True, err=True)
+    removed, problems = ([], []) if dry_run else _remove(found, latest)
     if as_json:
-        print_json({"removed": not dry_run, "bytes": total, "folders": [asdict(waste) for waste in found]})
-    elif found and not dry_run:
-        print(f"removed {counted(len(found), 'folder')}, {total / 1e6:,.1f} MB")
+        named = found if dry_run else removed
+        folders = [{"path": one.path, "why": one.why, "bytes": one.bytes} for one in named]
+        print_json({"removed": not dry_run, "bytes": sum(one.bytes for one in named), "folders": folders})
+    elif removed:
+        print(f"removed {_counted(removed)}")
+    if problems:
+        raise StorageError("\n".join(problems))
+
+
+def _remove(found: Sequence[Waste], latest: float) -> tuple[list[Waste], list[str]]:
+    """Return what was removed, and why the rest was not."""
+    from muster.runs.pruning import remove_waste
+
+    removed, problems = [], []
+    for waste in found:
+        try:
+            remove_waste(waste, latest)
+        except MusterError as error:
+            problems.append(str(error))
+        else:
+            removed.append(waste)
+    return removed, problems
+
+
+def _counted(found: Sequence[Waste]) -> str:
+    return f"{counted(len(found), 'folder')}, {sum(one.bytes for one in found) / 1e6:,.1f} MB"
 
 
 def _seconds(text: str) -> float:

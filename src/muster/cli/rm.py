@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,11 +14,10 @@ from muster.cli.options import AsJson, RunsDir
 from muster.cli.screen import print_json, show_notice
 from muster.errors import InputError
 from muster.experiment.quantities import counted
+from muster.files.regular import is_folder
+from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import printable
-
-if TYPE_CHECKING:
-    from muster.runs.folder import RunFolder
 
 
 def rm(
@@ -30,49 +31,75 @@ def rm(
 
     directory = folder_of_runs(runs_dir)
     paths = list(dict.fromkeys(_removable(run, directory) for run in runs))
+    for path in paths:
+        with _kept_ended(path, directory):
+            pass
     sizes = {path: size_of(path) for path in paths}
     if not yes:
         for path, size in sizes.items():
-            show_notice(printable(f"{path}: {size / 1e6:,.1f} MB"))
+            show_notice(f"{path}: {size / 1e6:,.1f} MB")
         typer.confirm(f"remove {counted(len(paths), 'folder')}?", abort=True, err=True)
-    for path in paths:
-        remove_folder(path)
+    for path, size in sizes.items():
+        with _kept_ended(path, directory):
+            remove_folder(path)
+        if not as_json:
+            print(printable(f"removed {path} ({size / 1e6:,.1f} MB)"))
     if as_json:
         print_json({"removed": [str(path) for path in paths], "bytes": sum(sizes.values())})
-        return
-    for path, size in sizes.items():
-        print(printable(f"removed {path} ({size / 1e6:,.1f} MB)"))
 
 
 def _removable(run: str, directory: Path) -> Path:
-    """Return the folder that a name means, if all its runs have ended."""
-    from muster.jobs.folder import JobFolder
-    from muster.reports.groups import find_folder, is_sweep
-    from muster.runs.folder import RunFolder
-    from muster.runs.removing import lives_elsewhere, require_ended
+    """Return the folder that a name means, if it is that of a run, a sweep or several seeds."""
+    from muster.reports.groups import find_folder
+    from muster.runs.removing import is_surely_run, lives_elsewhere
 
+    if Path(run).parts == (run,) and run != ".." and is_folder(directory / run):
+        run = str(directory / run)
     path, folders = find_folder(run, directory)
     if path.is_symlink():
         raise InputError(f"{path}: is a link, expected the folder of a run\n    remove the link with rm")
-    if not RunFolder(path).exists() and not is_sweep(path) and not all(map(_is_seed, folders)):
-        raise InputError(f"{path}: is no run, sweep or folder of several seeds, so it is not removed")
     for folder in folders:
         if lives_elsewhere(folder.path):
             raise InputError(
                 f"{folder.path}: stands for a run on other hosts, so it is not removed\n"
                 "    muster clusters clean removes what is there; then remove this folder with rm -r"
             )
-        require_ended(folder, "it is not removed")
+    if not is_surely_run(RunFolder(path)) and not _is_group(path, folders):
+        raise InputError(f"{path}: is no run, sweep or folder of several seeds, so it is not removed")
+    return path if path.name not in ("", "..") else path.resolve()
+
+
+def _is_group(path: Path, folders: Sequence[RunFolder]) -> bool:
+    """Whether a folder is that of several seeds or of a sweep: it has their runs, or the record of the trials."""
+    from muster.runs.removing import is_surely_run
+    from muster.sweeps.folder import SweepFolder
+    from muster.sweeps.record import SweepRecord
+
+    are_members = all(re.fullmatch(r"(seed|trial)-[0-9]+", folder.name) for folder in folders)
+    if are_members and any(map(is_surely_run, folders)):
+        return True
+    try:
+        SweepRecord.load(SweepFolder(path))
+    except InputError:
+        return False
+    return True
+
+
+@contextmanager
+def _kept_ended(path: Path, directory: Path) -> Iterator[None]:
+    """Refuse a folder whose runs may live or are in a queue; keep others from being resumed for so long."""
+    from muster.jobs.folder import JobFolder
+    from muster.reports.groups import find_folder
+    from muster.runs.removing import kept_ended
+
     if JobFolder(path).exists():
-        _require_jobs_ended(path, folders)
-    return path
+        _require_jobs_ended(path)
+    _, folders = find_folder(str(path), directory)
+    with kept_ended([RunFolder(path), *folders]):
+        yield
 
 
-def _is_seed(folder: RunFolder) -> bool:
-    return re.fullmatch(r"seed-[0-9]+", folder.name) is not None
-
-
-def _require_jobs_ended(path: Path, folders: list[RunFolder]) -> None:
+def _require_jobs_ended(path: Path) -> None:
     """Refuse a run with jobs in a queue, which would start it again, or of which that is not known."""
     from muster.jobs.folder import JobFolder, members
     from muster.jobs.states import ENDED_STATES, read_states

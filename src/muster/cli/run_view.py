@@ -70,7 +70,7 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
     if seconds := numbers([row], "time/total"):
         speed = status.steps / seconds[0] if seconds[0] > 0 else 0
         lines.append(("time", f"{format_duration(seconds[0])}, {speed:,.0f} steps/s"))
-        counts = f"simulator {row['failures/simulator']}, worker {row['failures/worker']}"
+        counts = f"simulator {row['failures/simulator'] or '-'}, worker {row['failures/worker'] or '-'}"
         lines.append(("failures", printable(counts)))
     saved = ", ".join(record.checkpoints) or "none yet"
     lines.append(("checkpoints", saved + (f" (best: {record.best})" if record.best else "")))

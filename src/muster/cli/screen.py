@@ -12,6 +12,7 @@ from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from muster.errors import ERROR_PREFIX, MusterError
+from muster.runs.reading import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,10 +57,13 @@ def show_error(error: MusterError) -> None:
 
 
 def print_text(screen: Console, text: str, *, mark: str = "", style: str = "") -> None:
-    """Print sentences after a coloured mark; in a terminal, lines are broken between words."""
+    """Print sentences after a coloured mark, without what would drive the terminal, such as a name may have.
+
+    In a terminal, lines are broken between words.
+    """
     from rich.text import Text
 
-    text = mark + text
+    text = "\n".join(map(printable, (mark + text).expandtabs().splitlines()))
     if screen.is_terminal:
         text = between_words(text, screen.width)
     screen.print(Text.assemble((mark, style), text.removeprefix(mark)))

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from muster.errors import JobError
+from muster.errors import JobError, RunLockedError
 from muster.files.ownership import require_own
-from muster.files.regular import is_regular, open_regular, read_bytes
+from muster.files.regular import is_regular
 from muster.jobs.cancelling import cancel_runs
 from muster.jobs.folder import JobFolder
 from muster.jobs.places.model import find_place
 from muster.jobs.places.record import find_elsewhere
 from muster.runs.folder import RunFolder
 from muster.runs.groups import SWEEP_FILE, SWEEP_RECORD
+from muster.runs.lock import lock_holder, writers_kept_out
 from muster.runs.status import heartbeat_is_fresh, read_status
 
 SIGNALLED = "told to save and stop"
-_LARGEST_LOCK = 4096
 
 
 def stop_run(folder: RunFolder, notice: Callable[[str], None]) -> str:
@@ -70,16 +68,7 @@ def _signal(folder: RunFolder) -> str:
 def _is_held_by(lock: Path, pid: int) -> bool:
     """Whether a process holds the lock of a run, by the file system and by what the lock says."""
     try:
-        holder = json.loads(read_bytes(lock, _LARGEST_LOCK))
-        descriptor = open_regular(lock, os.O_RDWR)
-    except (OSError, ValueError, RecursionError):
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return isinstance(holder, dict) and holder.get("pid") == pid and pid > 1
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False
+        with writers_kept_out(lock):
+            return False
+    except RunLockedError:
+        return pid > 1 and lock_holder(lock).get("pid") == pid

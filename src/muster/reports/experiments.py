@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from muster.experiment.schema import Experiment
 from muster.experiment.tables import leaves, only
+from muster.runs.reading import printable
 
 _NOT_GIVEN = "-"
 
@@ -32,13 +33,13 @@ def from_defaults(experiment: Experiment) -> dict[str, tuple[str, str]]:
 def as_new_file(experiment: Experiment, origin: str, *, everything: bool) -> str:
     """Return a file that gives the same experiment under another name; without defaults unless all is wanted."""
     table = {key: value for key, value in experiment.as_table().items() if key != "name"}
-    note = f"# The experiment of {origin}.\n"
+    note = f"# The experiment of {printable(origin)}.\n"
     if not everything:
         given = from_defaults(experiment)
         short = only(table, {*given, "env.id", "algorithm.name"}.__contains__)
         if Experiment.model_validate(short).as_table() == table:
             table = short
-            note = f"# The experiment of {origin}; keys that are not here have their defaults.\n"
+            note = f"# The experiment of {printable(origin)}; keys that are not here have their defaults.\n"
     return note + tomli_w.dumps(table)
 
 

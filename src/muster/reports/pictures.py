@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 
 from muster.reports.comparison import Comparison
 from muster.reports.history import RunHistory
+from muster.runs.files import explained, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,8 +22,15 @@ DOTS_PER_INCH = 130
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format that the file's name says."""
-    figure.savefig(path, dpi=DOTS_PER_INCH)
+    """Write a picture as a whole, in the format that the file's name says.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower(), dpi=DOTS_PER_INCH)
+    with explained(path):
+        write_bytes(path, content.getvalue())
 
 
 def draw_comparison(comparison: Comparison) -> Figure:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from muster.reports.pictures import save
 from muster.training.scaling_runs import Measured
 
 WORTHWHILE = 0.7
@@ -136,5 +137,5 @@ def plot(scaling: Scaling, title: str, path: Path) -> None:
     parts.legend()
     figure.suptitle(title)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    save(figure, path)
     pyplot.close(figure)

@@ -35,19 +35,27 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_text(path: Path, text: str, *, durable: bool = True, private: bool = False) -> None:
+def write_bytes(path: Path, content: bytes, *, durable: bool = True, private: bool = False) -> None:
     """Replace a file as a whole; if durable, so that it outlives a crash; if private, for our eyes alone."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # A link that somebody put there is not written through, and what a killed process left does not stop us.
+    beside.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(beside, flags, 0o600 if private else OWN_FILE)
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else OWN_FILE)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str, *, durable: bool = True, private: bool = False) -> None:
+    """Replace a text file as `write_bytes` does."""
+    write_bytes(path, text.encode(), durable=durable, private=private)
 
 
 def write_json(path: Path, value: Any, *, durable: bool = True) -> None:

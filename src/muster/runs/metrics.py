@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import overload
 
+from muster.errors import StorageError
 from muster.files.regular import open_regular, read_bytes
 from muster.runs.files import explained, write_text
 from muster.runs.folder import RunFolder
@@ -28,6 +29,8 @@ FIRST_COLUMNS = (
     "failures/simulator",
     "failures/worker",
 )
+_KEYS = FIRST_COLUMNS[:2]
+"""What every row has a number for."""
 TIME_COLUMNS = ("time/total", "time/sample", "time/learn", "time/wait")
 _ZERO = b"\0"
 """What a crash may leave in place of what was written before."""
@@ -80,7 +83,13 @@ class MetricsRecord:
         self._tensorboard.close()
 
     def _cut_rows_after(self, last_iteration: int) -> list[dict[str, str]]:
-        kept = [row for row in read_metrics(self._path) if int(row["iteration"]) <= last_iteration]
+        try:
+            rows = parse_metrics(read_bytes(self._path))
+        except FileNotFoundError:
+            rows = MetricsTable()
+        except ValueError as error:
+            raise StorageError(f"{self._path}: {error}\n    rename it; `--resume` then starts a new one") from None
+        kept = [row for row in rows if int(row["iteration"]) <= last_iteration]
         lines = [_line(self._columns)] + [_line([row.get(c) or None for c in self._columns]) for row in kept]
         write_text(self._path, "".join(lines))
         return kept
@@ -96,12 +105,15 @@ class MetricsRecord:
 class MetricsTable(Sequence[dict[str, str]]):
     """The complete rows of a `metrics.csv`, as text by column names; damaged ones are left out.
 
+    Columns that every run has are empty in that of a version which had them not.
+
     Lines are found only when they are asked for: the last row or a whole column cost much less than all rows.
     """
 
     def __init__(self, columns: Sequence[str] = (), content: bytes = b"") -> None:
         """Take the columns, and the file of which they are the first line."""
         self.columns = tuple(columns)
+        self._lacking = {name: "" for name in (*FIRST_COLUMNS, *TIME_COLUMNS) if name not in self.columns}
         self._content = content
         self._begin = content.find(b"\n") + 1
         # A last line that was not ended is left out.
@@ -167,7 +179,7 @@ class MetricsTable(Sequence[dict[str, str]]):
 
     def _row(self, line: bytes) -> dict[str, str]:
         cells = line.rstrip(b"\r").decode("utf-8", errors="replace").split(",")
-        return dict(zip(self.columns, cells, strict=True))
+        return dict(zip(self.columns, cells, strict=True)) | self._lacking
 
 
 def _number(cell: bytes) -> float:
@@ -215,12 +227,12 @@ def parse_metrics(content: bytes) -> MetricsTable:
         ValueError: if it does not begin with the names of the columns.
     """
     header = content[: max(0, content.find(b"\n"))]
-    text = header.decode("utf-8", errors="replace").replace("\0", "").rstrip("\r")
+    text = header.decode("utf-8-sig", errors="replace").replace("\0", "").rstrip("\r")
     try:
         columns = next(csv.reader([text], strict=True), [])
     except csv.Error as error:
         raise ValueError(f"not valid CSV: {error}") from None
-    if tuple(columns[: len(FIRST_COLUMNS)]) != FIRST_COLUMNS:
+    if tuple(columns[: len(_KEYS)]) != _KEYS:
         raise ValueError("does not begin with the names of the columns")
     return MetricsTable(columns, content)
 
