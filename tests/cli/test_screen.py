@@ -101,6 +101,18 @@ def test_live_lines_leave_room_for_what_the_terminal_prints_of_a_ctrl_c(width: i
     assert sum("110,592 of" in line for line in live) == 1
 
 
+@pytest.mark.parametrize(("verbose", "count"), [(False, 5), (True, 9)])
+def test_failures_that_are_alike_are_printed_a_few_times(verbose: bool, count: int) -> None:
+    screen = terminal()
+    view = View(screen, verbose=verbose, quiet=False)
+    for k in range(9):
+        view.failed(f"ValueError: {1 + 1e-4 * k} is outside 0 to 1 (in step: episode {k})", "its traceback")
+    view.failed("ValueError: the pump broke (in step: episode 9)", "")
+    text = text_of(screen)
+    assert (text.count("is outside"), text.count("its traceback"), text.count("the pump broke")) == (count, 1, 1)
+    assert ("--verbose prints all" in text) is not verbose
+
+
 def test_paths_below_the_current_folder_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert short_path(tmp_path / "runs/a") == "runs/a"

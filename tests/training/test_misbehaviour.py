@@ -37,7 +37,7 @@ RAISED = {
     "NaN": "ValueError: observation is not finite (in step: group ",
     "NaN at reset": "ValueError: observation is not finite (in reset: group ",
     "infinite reward": "ValueError: reward is inf (in step: group ",
-    "reward of a wrong type": "TypeError: float() argument must be",
+    "reward of a wrong type": "TypeError: reward is None, expected a number (in step: group ",
     "wrong shape": "ValueError: observation has shape (3,), its space says (2,) (in step: group ",
     "wrong type": "ValueError: observation has shape (), its space says (2,) (in step: group ",
     "outside": "ValueError: observation lies outside its space: entry ",

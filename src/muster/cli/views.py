@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -23,6 +25,9 @@ from muster.training.listener import RunStart
 from muster.training.progress import Progress
 from muster.training.stopping import TimeLeft, nearest_stop
 
+MOST_ALIKE = 5
+"""Failures that differ in their numbers at most and are printed."""
+_NUMBER = re.compile(r"[-+]?\d[\d.]*(e[-+]?\d+)?")
 SPARKLINE_WIDTH = 40
 BAR_WIDTH = 40
 LABEL_WIDTH = 9
@@ -42,7 +47,7 @@ class View:
         self.start: RunStart | None = None
         """How the last run started; None before it has."""
         self._pace = Pace()
-        self._told: set[str] = set()
+        self._told: Counter[str] = Counter()
 
     def __enter__(self) -> View:
         return self
@@ -82,18 +87,19 @@ class View:
             print_text(self._console, message, mark="note: ", style="yellow")
 
     def failed(self, error: str, traceback: str) -> None:
-        """Print a failure of the simulator: the first of its kind with its traceback.
+        """Print a failure of the simulator: the first of its kind with its traceback, only some unless verbose.
 
         One that ends the run is the command's error; the others are on record in the run's folder.
         """
-        if self._quiet:
+        kind = _NUMBER.sub("#", error.partition(" (in ")[0])
+        self._told[kind] += 1
+        if self._quiet or (self._told[kind] > MOST_ALIKE and not self._verbose):
             return
-        kind = error.partition(" (in ")[0]
         print_text(self._console, error, mark="simulator failed: ", style="bold red")
-        if kind not in self._told:
-            self._told.add(kind)
-            if traceback:
-                self._console.print(traceback.rstrip())
+        if self._told[kind] == 1 and traceback:
+            self._console.print(traceback.rstrip())
+        if self._told[kind] == MOST_ALIKE and not self._verbose:
+            self.noticed("further failures like this one are only recorded; --verbose prints all")
 
 
 class LiveView(View):
