@@ -56,7 +56,7 @@ def test_the_token_moves_from_the_address_into_a_cookie(browser: Browser) -> Non
     cookie = opened.headers["set-cookie"]
     assert browser.token in cookie
     assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
+    assert "SameSite=lax" in cookie
     assert opened.headers["referrer-policy"] == "no-referrer"
     assert browser.get(f"//elsewhere.example/?token={browser.token}", cookie=False).headers["location"] == (
         "/elsewhere.example/"
