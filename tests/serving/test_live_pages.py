@@ -204,8 +204,15 @@ def test_the_token_is_in_no_command_line_of_a_browser(original: Path, tmp_path: 
     browser, seen = tmp_path / "browser", tmp_path / "seen"
     browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.part; mv {seen}.part {seen}\n')
     browser.chmod(0o755)
-    variables = {"BROWSER": f"{browser} %s &", "DISPLAY": ":9", "SSH_CONNECTION": "", "TMPDIR": str(tmp_path)}
-    process = start_muster("serve", "runs", cwd=tmp_path, **variables)
+    process = start_muster(
+        "serve",
+        "runs",
+        cwd=tmp_path,
+        BROWSER=f"{browser} %s &",
+        DISPLAY=":9",
+        SSH_CONNECTION="",
+        TMPDIR=str(tmp_path),
+    )
     try:
         wait_until(seen.exists, "the browser")
         arguments = seen.read_text()

@@ -17,6 +17,7 @@ from muster.jobs.folder import JobFolder, Link, Order
 from muster.runs.files import read_json_lines
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import MetricsTable
+from muster.runs.numbers import finite, parse_json
 from muster.runs.reading import RunRecord, read_run
 
 LAUNCHES = "launches"
@@ -145,7 +146,7 @@ def _read_jobs(folder: RunFolder, history: RunHistory) -> None:
         history.problems.append(str(error).partition("\n")[0])
     for path in _entries(job.folder / "usage", "*.json"):
         try:
-            used = json.loads(read_bytes(path, _LARGEST_FAILURE))
+            used = parse_json(read_bytes(path, _LARGEST_FAILURE))
         except (OSError, ValueError, RecursionError):
             continue
         if isinstance(used, dict):
@@ -161,17 +162,12 @@ def _launches(record: RunRecord) -> list[Launch]:
     found = []
     for path in paths:
         try:
-            events = [event for event in read_json_lines(path) if _time(event) is not None]
+            events = [event for event in read_json_lines(path) if finite(event.get("time")) is not None]
         except OSError:
             continue
         if events:
             found.append(Launch(path.parent.name, sorted(events, key=lambda event: float(event["time"]))))
     return sorted(found, key=lambda launch: float(launch.events[0]["time"]))
-
-
-def _time(event: dict[str, Any]) -> float | None:
-    value = event.get("time")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _entries(folder: Path, pattern: str) -> list[Path]:

@@ -26,6 +26,7 @@ from muster.reports.run_charts import (
     time_shares,
     timeline,
 )
+from muster.runs.numbers import finite
 
 MOST_LAUNCHES = 3
 MOST_TRACEBACKS = 20
@@ -81,7 +82,7 @@ def what_it_is(history: RunHistory) -> str:
 
 def _tiles(history: RunHistory) -> list[tuple[str, str]]:
     status, last = history.record.status, history.record.last_row
-    seconds = _float(last.get("time/total"))
+    seconds = finite(last.get("time/total"))
     tiles = [
         ("mean return, last 100 episodes", figure(status.return_mean)),
         (f"steps in {counted(status.iteration, 'iteration')}", f"{status.steps:,}"),
@@ -304,10 +305,3 @@ def moment(seconds: float) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        return float(text or "")
-    except ValueError:
-        return None

@@ -13,6 +13,7 @@ from typing import Any
 from muster.errors import StorageError
 from muster.files.ownership import OWN_FILE
 from muster.files.regular import open_regular, read_text
+from muster.runs.numbers import parse_json
 
 _TAIL_BYTES = 65_536
 """How much of a file's end is searched for its last line; lines are far shorter."""
@@ -95,7 +96,7 @@ def last_json_line(path: Path) -> dict[str, Any] | None:
 
 def _table(line: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,12 +14,17 @@ from muster.reports.history import RunHistory, read_history
 from muster.runs.files import read_json_lines
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import read_metrics
+from muster.runs.numbers import finite
 from muster.runs.status import Status, read_status
 
 _ODD = re.compile(r"[^A-Za-z0-9_\-. /]")
 """What not every tracker takes in the name of a metric."""
 ITERATION, EVALUATION = "iteration", "evaluation/iteration"
 """The metrics that number the two kinds of points."""
+
+
+_LATEST = 253_402_300_799.0
+"""The end of the year 9999."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class TrackedRun:
         times: dict[int, float] = {}
         for row in read_metrics(self.folder.metrics):
             values = _numbers(row)
-            seconds = self.started + values.get("time/total", 0.0)
+            seconds = _time(self.started + values.get("time/total", 0.0))
             iteration, steps = int(row["iteration"]), int(row["steps"])
             times[iteration] = seconds
             yield Point(ITERATION, iteration, steps, seconds, values)
@@ -88,9 +92,13 @@ def read_tracked_run(folder: RunFolder, name: str) -> TrackedRun:
 
 
 def _started(history: RunHistory) -> float:
-    times = [event.get("time") for event in history.events if event.get("event") == "started"]
-    known = [float(time) for time in times if isinstance(time, int | float)]
-    return known[0] if known else history.record.status.updated
+    times = [finite(event.get("time")) for event in history.events if event.get("event") == "started"]
+    return _time(next((time for time in times if time is not None), history.record.status.updated))
+
+
+def _time(seconds: float) -> float:
+    """Return the nearest time that every tracker takes."""
+    return min(max(0.0, seconds), _LATEST)
 
 
 def _identity(history: RunHistory) -> str:
@@ -106,16 +114,8 @@ def _identity(history: RunHistory) -> str:
 
 def _numbers(cells: Mapping[str, Any]) -> dict[str, float]:
     """Return the values that are numbers, less the steps, by the names that trackers take."""
-    found = {_ODD.sub("_", name): _number(value) for name, value in cells.items() if name != "steps"}
+    found = {_ODD.sub("_", name): finite(value) for name, value in cells.items() if name != "steps"}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _number(value: Any) -> float | None:
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        return None
-    return found if math.isfinite(found) else None
 
 
 def ending_of(status: Status) -> str:

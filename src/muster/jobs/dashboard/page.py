@@ -81,7 +81,9 @@ def page_file(address: str) -> Iterator[Path]:
         file = Path(folder, "page.html")
         file.touch(0o600)
         link = html.escape(address)
-        file.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={link}"><a href="{link}">open</a>')
+        file.write_text(
+            f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={link}"><a href="{link}">open</a>'
+        )
         yield file
 
 
