@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.errors import TrackerError
+from muster.errors import RunLockedError, TrackerError
 from muster.runs.folder import RunFolder
 from muster.tracking.followed_run import FollowedRun
-from muster.tracking.points import EVALUATION, ITERATION, Point
+from muster.tracking.points import EVALUATION, ITERATION, Point, read_tracked_run
 from muster.tracking.tensorboard_tracker import TensorboardTracker
 from muster.tracking.tracker import Lacking
 from tests.commands import ROOT, environment, muster, muster_here, start_muster, wait_until
@@ -57,6 +57,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (run / "metrics.csv").open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([header, *lines])
     return run
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the locks of senders out of the user's own folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
@@ -177,6 +183,44 @@ def test_after_a_failure_the_tracker_is_asked_what_it_has(run: Path, tmp_path: P
     followed.send_new()
     followed.end()
     require_same(stored("tensorboard", tmp_path), recorded(run))
+
+
+def test_a_run_has_one_sender_at_a_time(run: Path, tmp_path: Path) -> None:
+    first, second, elsewhere = (
+        FollowedRun(RunFolder(run), "one", lambda: TensorboardTracker(tmp_path / "events"), place)
+        for place in ("here", "here", "there")
+    )
+    first.send_new()
+    with pytest.raises(RunLockedError, match="another `muster track` is sending this run"):
+        second.send_new()
+    elsewhere.send_new()
+    first.end()
+    second.send_new()
+    second.end()
+
+
+def test_a_run_is_the_same_by_whatever_path(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "linked").symlink_to(run)
+    sent = []
+    for folder, path in ((tmp_path, "runs/one"), (run, "."), (run / "checkpoints", ".."), (tmp_path, "linked")):
+        monkeypatch.chdir(folder)
+        done = muster_here("track", path, "--to", "tensorboard", "--at", tmp_path / "events", "--json")
+        sent.append(last_json_list(done.out)[0]["sent"])
+    assert sent == [ROWS + 2, 0, 0, 0]
+
+
+def test_metrics_of_one_s_own_are_sent_with_evaluations(run: Path) -> None:
+    own = {"energy": 12.5, "steps": 3.0, "a(b)": None}
+    line = {"iteration": 1, "steps": 64, "return_mean": 1.0, "metrics": own}
+    (run / "evaluations.jsonl").write_text(json.dumps(line) + "\n")
+    *_, sent = read_tracked_run(RunFolder(run), "one").points()
+    assert sent.step == 64
+    assert sent.values == {
+        "evaluation/iteration": 1.0,
+        "evaluation/return_mean": 1.0,
+        "evaluation/metrics/energy": 12.5,
+        "evaluation/metrics/steps": 3.0,
+    }
 
 
 def test_a_run_that_has_not_begun_is_left_alone(run: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,15 @@ def _table(path: Path, history: RunHistory) -> dict[str, Any]:
         reason = "not valid JSON"
     history.problems.append(f"{path.name}: {reason}")
     return {}
+
+
+def with_metrics(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an evaluation with the experiment's own metrics beside its other values, as `metrics/NAME`."""
+    own = evaluation.get("metrics")
+    if not isinstance(own, dict):
+        return dict(evaluation)
+    others = {key: value for key, value in evaluation.items() if key != "metrics"}
+    return others | {f"metrics/{name}": value for name, value in own.items()}
 
 
 def _read_failures(folder: RunFolder, history: RunHistory) -> None:

@@ -6,7 +6,6 @@ import math
 import shlex
 import time
 from collections import Counter
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +14,7 @@ from muster.files.shown import short_name
 from muster.jobs.folder import Link
 from muster.jobs.states import cpu_efficiency, node_hours
 from muster.reports.experiments import flat, from_defaults
-from muster.reports.history import Launch, RunHistory
+from muster.reports.history import Launch, RunHistory, with_metrics
 from muster.reports.page import Page
 from muster.reports.run_charts import (
     bring_up,
@@ -112,18 +111,10 @@ def _learning(page: Page, history: RunHistory) -> None:
     best = f"; the best is {history.record.best}" if history.record.best else ""
     page.text(f"Checkpoints: {', '.join(saved) or 'none'}{best}.", "note")
     if history.evaluations:
-        lines = [_with_metrics(line) for line in history.evaluations]
+        lines = [with_metrics(line) for line in history.evaluations]
         keys = list(dict.fromkeys(key for line in lines for key in line))
         rows = [[_cell(line.get(key)) for key in keys] for line in lines[-MOST_EVALUATIONS:]]
         page.table([key.replace("_", " ") for key in keys], rows, range(len(keys)))
-
-
-def _with_metrics(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an evaluation with a column for each metric of the experiment's own."""
-    own = evaluation.get("metrics")
-    if not isinstance(own, dict):
-        return dict(evaluation)
-    return {key: value for key, value in evaluation.items() if key != "metrics"} | own
 
 
 def _speed(page: Page, history: RunHistory) -> None:

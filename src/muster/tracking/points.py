@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.files.regular import read_bytes
 from muster.reports.experiments import flat
-from muster.reports.history import RunHistory, read_history
+from muster.reports.history import RunHistory, read_history, with_metrics
 from muster.runs.files import read_json_lines
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import read_metrics
@@ -68,7 +68,7 @@ class TrackedRun:
         for line in lines:
             number, step = line.get("iteration"), line.get("steps")
             if type(number) is int and type(step) is int:
-                values = {f"evaluation/{name}": value for name, value in _numbers(line).items()}
+                values = {f"evaluation/{name}": value for name, value in _numbers(with_metrics(line)).items()}
                 yield Point(EVALUATION, number, step, times.get(number, self.started), values)
 
     def status(self) -> Status:
@@ -103,8 +103,8 @@ def _time(seconds: float) -> float:
 
 def _identity(history: RunHistory) -> str:
     """Return a name for the run that no other has: made of when it was started, and of its experiment."""
-    events = history.events[:1]
-    what = repr((history.folder.name, events[0].get("time"))) if events else history.folder.name
+    events, name = history.events[:1], history.folder.path.resolve().name
+    what = repr((name, events[0].get("time"))) if events else name
     try:
         content = b"" if events else read_bytes(history.folder.experiment)
     except OSError:
