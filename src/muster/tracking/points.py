@@ -18,7 +18,7 @@ from muster.runs.numbers import finite
 from muster.runs.status import Status, read_status
 
 _ODD = re.compile(r"[^A-Za-z0-9_\-. /]")
-"""What not every tracker takes in the name of a metric."""
+"""What not every tracker takes in the name of a metric or a parameter."""
 ITERATION, EVALUATION = "iteration", "evaluation/iteration"
 """The metrics that number the two kinds of points."""
 
@@ -85,8 +85,8 @@ def read_tracked_run(folder: RunFolder, name: str) -> TrackedRun:
         folder,
         name,
         _identity(history),
-        flat(experiment) if experiment is not None else {},
-        {f"muster/{key}": value for key, value in versions.items()},
+        {_taken(key): value for key, value in flat(experiment).items()} if experiment is not None else {},
+        {f"muster/{_taken(key)}": value for key, value in versions.items()},
         _started(history),
     )
 
@@ -112,9 +112,14 @@ def _identity(history: RunHistory) -> str:
     return hashlib.sha256(what.encode("utf-8", "replace") + content).hexdigest()[:16]
 
 
+def _taken(name: str) -> str:
+    """Return a name as every tracker takes it."""
+    return _ODD.sub("_", name)
+
+
 def _numbers(cells: Mapping[str, Any]) -> dict[str, float]:
     """Return the values that are numbers, less the steps, by the names that trackers take."""
-    found = {_ODD.sub("_", name): finite(value) for name, value in cells.items() if name != "steps"}
+    found = {_taken(name): finite(value) for name, value in cells.items() if name != "steps"}
     return {name: value for name, value in found.items() if value is not None}
 
 
