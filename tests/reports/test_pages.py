@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -79,6 +80,18 @@ def test_a_run_s_folder_is_named_by_itself(runs: Path, tmp_path: Path, monkeypat
     monkeypatch.chdir(runs / "one")
     assert muster_here("report", ".", "-o", tmp_path / "one.html").code == 0
     assert "--name one-again" in body_of(tmp_path / "one.html")
+
+
+def test_a_full_disk_is_said_without_advice_for_training(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("muster.runs.files.write_text", fail)
+    refused = muster_here("report", runs / "one", "-o", tmp_path / "one.html")
+    assert refused.code == 1
+    assert refused.err.endswith("No space left on device\n    free some space\n")
 
 
 def last_json_of(text: str) -> dict[str, list[str]]:

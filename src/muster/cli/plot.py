@@ -43,7 +43,7 @@ def plot(
         from muster.reports.pictures import draw_columns, save
         from muster.runs.files import explained
 
-        with explained(output):
+        with explained(output, afterwards=""):
             save(draw_columns(history, wanted), output)
         print(f"wrote {output}")
         return

@@ -43,7 +43,7 @@ def remove_folder(path: Path) -> None:
     if path.is_symlink():
         raise InputError(f"{path}: is a link, expected the folder itself\n    remove the link with rm")
     beside = path.with_name(f".{path.name[:200]}.removed-{os.getpid()}")
-    with explained(path):
+    with explained(path, afterwards=""):
         path.rename(beside)
         shutil.rmtree(beside)
 
