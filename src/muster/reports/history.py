@@ -89,7 +89,7 @@ def read_history(folder: RunFolder) -> RunHistory:
 def _all_columns(rows: MetricsTable) -> dict[str, NDArray[np.float64]]:
     """Return all columns, which takes little longer than one; none if a cell is damaged."""
     numbers = rows.all_numbers()
-    if numbers is None:
+    if not numbers:
         return {}
     table = np.array(numbers, np.float64).reshape(-1, len(rows.columns))
     table[~np.isfinite(table)] = np.nan
