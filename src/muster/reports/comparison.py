@@ -155,14 +155,18 @@ def compare(targets: Sequence[str], directory: Path) -> Comparison:
     names = [group.name for group in groups]
     if len(set(names)) < len(names):
         names = [str(target) for target in targets]
-    taken = [_best_trial(group) if group.kind == SWEEP else group for group in groups]
+    taken = [best_trial(group) if group.kind == SWEEP else group for group in groups]
     by_evaluations = all_evaluated(taken)
     entries = [_entry(name, group, by_evaluations) for name, group in zip(names, taken, strict=True)]
     return Comparison(entries, by_evaluations)
 
 
-def _best_trial(sweep: Group) -> Group:
-    """Return the best trial of a sweep: its trials differ, so they are no group of seeds."""
+def best_trial(sweep: Group) -> Group:
+    """Return the best trial of a sweep: its trials differ, so they are no group of seeds.
+
+    Raises:
+        InputError: if none has a result.
+    """
     best = sweep.sweep.best() if sweep.sweep else None
     chosen = [run for run in sweep.runs if best is not None and run.folder.name == best.name]
     if not chosen:
