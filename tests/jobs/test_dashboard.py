@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import webbrowser
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -28,7 +30,7 @@ from muster.errors import InputError, JobError, OwnershipError
 from muster.jobs.dashboard import tensorboard
 from muster.jobs.dashboard.find_dashboard import find_dashboard, find_folder, why_none
 from muster.jobs.dashboard.hop import hop
-from muster.jobs.dashboard.page import await_page, free_port, show_page
+from muster.jobs.dashboard.page import await_page, free_port, page_shown
 from muster.jobs.dashboard.tensorboard import open_tensorboard
 from muster.jobs.delivery import carry_out
 from muster.jobs.folder import JobFolder
@@ -271,12 +273,18 @@ def test_a_browser_is_opened_only_at_a_screen(
     browser, terminal_browser = Browser(), webbrowser.GenericBrowser("lynx")
     monkeypatch.setattr(webbrowser, "get", lambda: browser)
     monkeypatch.setattr(sys, "platform", "linux")
-    show_page("http://127.0.0.1:1", environ)
-    assert browser.shown == (["http://127.0.0.1:1"] if is_shown else [])
+    with page_shown("http://127.0.0.1:1", environ):
+        assert [_leads_to(file) for file in browser.shown] == (["http://127.0.0.1:1"] if is_shown else [])
+    shown = list(browser.shown)
     monkeypatch.setattr(terminal_browser, "open", browser.open)
     monkeypatch.setattr(webbrowser, "get", lambda: terminal_browser)
-    show_page("http://127.0.0.1:2", environ)
-    assert "http://127.0.0.1:2" not in browser.shown
+    with page_shown("http://127.0.0.1:2", environ):
+        assert browser.shown == shown
+
+
+def _leads_to(file: str) -> str:
+    found = re.search(r"url=([^\"]+)", Path(urlsplit(file).path).read_text())
+    return found[1] if found else ""
 
 
 def test_ssh_that_is_refused_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,29 @@ def test_groups_are_compared_by_their_seeds(runs: Path) -> None:
     assert found["differences"] == {"algorithm.lr": ["0.0003", "0.001"]}
 
 
+def test_what_differs_is_printed(runs: Path) -> None:
+    assert "\nwhat differs:\n  algorithm.lr: 0.0003 | 0.001\n" in compared(runs, "low", "high").out
+    assert "what differs" not in compared(runs, "low", "alone").out
+
+
+def test_episodes_that_differ_between_seeds_are_pointed_out(runs: Path, tmp_path: Path) -> None:
+    note = (
+        "Each seed was evaluated in episodes of its own; `muster evaluate GROUP` uses the same episodes for all."
+    )
+    for group in ("low", "high"):
+        shutil.copytree(runs / group, tmp_path / group, symlinks=True)
+        for seed in SEEDS:
+            run = tmp_path / group / f"seed-{seed}"
+            text = (run / "experiment.toml").read_text()
+            (run / "experiment.toml").write_text(text.replace("seed = 0\n", f"seed = {seed}\n", 1))
+            (run / "evaluations.jsonl").write_text('{"iteration": 1, "steps": 64, "return_mean": 1.0}\n')
+    assert note in json.loads(compared(tmp_path, "low", "high", "--json").out)["notes"]
+    assert note not in json.loads(compared(tmp_path, "low/seed-0", "high/seed-0", "--json").out)["notes"]
+    for evaluations in tmp_path.glob("low/seed-*/evaluations.jsonl"):
+        evaluations.unlink()
+    assert note not in json.loads(compared(tmp_path, "low", "high", "--json").out)["notes"]
+
+
 def test_a_single_run_has_no_interval_and_too_few_seeds(runs: Path) -> None:
     done = compared(runs, "low", "alone")
     assert "alone: too few seeds to tell: alone has 1 seed; take at least 5" in done.out

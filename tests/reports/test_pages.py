@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -63,13 +64,34 @@ def test_a_report_shows_the_run_and_how_to_repeat_it(runs: Path) -> None:
 def test_an_evaluation_has_a_column_for_each_metric_of_one_s_own(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "one", tmp_path / "own", symlinks=True)
     evaluations = tmp_path / "own" / "evaluations.jsonl"
-    lines = [json.loads(line) | {"metrics": {"energy": 12.5}} for line in evaluations.read_text().splitlines()]
+    own = {"metrics": {"energy": 12.5, "steps": 0.25}}
+    lines = [json.loads(line) | own for line in evaluations.read_text().splitlines()]
     evaluations.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert muster_here("report", tmp_path / "own", "-o", tmp_path / "own.html").code == 0
     text = body_of(tmp_path / "own.html")
-    assert ">energy</th>" in text
+    assert ">metrics/energy</th>" in text
     assert ">12.5</td>" in text
+    assert ">metrics/steps</th>" in text and ">0.25</td>" in text
+    assert ">64</td>" in text and ">128</td>" in text
     assert "{'energy'" not in text and "{&#x27;energy" not in text
+
+
+def test_a_run_s_folder_is_named_by_itself(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs / "one")
+    assert muster_here("report", ".", "-o", tmp_path / "one.html").code == 0
+    assert "--name one-again" in body_of(tmp_path / "one.html")
+
+
+def test_a_full_disk_is_said_without_advice_for_training(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("muster.runs.files.write_text", fail)
+    refused = muster_here("report", runs / "one", "-o", tmp_path / "one.html")
+    assert refused.code == 1
+    assert refused.err.endswith("No space left on device\n    free some space\n")
 
 
 def last_json_of(text: str) -> dict[str, list[str]]:

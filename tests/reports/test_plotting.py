@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,21 @@ def test_columns_are_drawn_in_the_terminal_and_as_a_picture(run: Path, tmp_path:
     assert done.out.count("┤") == 28
     assert f"wrote {tmp_path / 'p.png'}" in muster_here("plot", run, "-o", tmp_path / "p.png").out
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_seeds_are_drawn_together(run: Path, tmp_path: Path) -> None:
+    for seed in range(3):
+        shutil.copytree(run, tmp_path / f"both/seed-{seed}", symlinks=True)
+    done = muster_here("plot", "both", "--runs-dir", tmp_path)
+    assert done.code == 0, done.err
+    assert "return/mean of both (interquartile mean of 3 runs) over simulator steps" in done.out
+    drawn = muster_here("plot", "both", "-o", tmp_path / "p.png", "--runs-dir", tmp_path)
+    assert (drawn.code, (tmp_path / "p.png").read_bytes()[:4]) == (0, b"\x89PNG")
+
+
+def test_the_last_part_of_a_column_s_name_is_enough(run: Path) -> None:
+    assert "policy/entropy of run over simulator steps" in muster_here("plot", run, "entropy").out
+    assert "no column 'mean'" in muster_here("plot", run, "mean").err
 
 
 def test_a_column_that_is_not_there_names_those_that_are_near(run: Path) -> None:

@@ -156,6 +156,9 @@ def test_runs_are_found_by_name_and_folder(tmp_path: Path) -> None:
     assert {folder.name for folder in list_runs(tmp_path / "runs")} == {"one", "seed-0"}
     with pytest.raises(InputError, match=r"no run 'two'.*\n.*runs there: .*one"):
         find_run("two", tmp_path / "runs")
+    for typed, near in (("onw", "one"), ("mny", "many"), ("many/sed-0", "many/seed-0")):
+        with pytest.raises(InputError, match=f"did you mean {near!r}"):
+            find_run(typed, tmp_path / "runs")
 
 
 def test_an_experiment_file_alone_is_not_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

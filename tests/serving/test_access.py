@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from muster.runs.files import write_json
 from muster.serving.access import POLICY
 from tests.runs.tiny import train_tiny
 from tests.serving.browser import Browser, served
@@ -56,7 +59,7 @@ def test_the_token_moves_from_the_address_into_a_cookie(browser: Browser) -> Non
     cookie = opened.headers["set-cookie"]
     assert browser.token in cookie
     assert "HttpOnly" in cookie
-    assert "SameSite=strict" in cookie
+    assert "SameSite=lax" in cookie
     assert opened.headers["referrer-policy"] == "no-referrer"
     assert browser.get(f"//elsewhere.example/?token={browser.token}", cookie=False).headers["location"] == (
         "/elsewhere.example/"
@@ -114,6 +117,18 @@ def test_stopping_needs_an_origin_and_a_post(browser: Browser) -> None:
 def test_only_what_is_in_the_list_is_found(browser: Browser, path: str) -> None:
     assert browser.get(path).code == 404
     assert browser.post(path.replace("/runs/", "/stop/")).code in (404, 405)
+
+
+def test_a_report_of_several_runs_leaves_out_links_that_lead_out(tmp_path: Path) -> None:
+    inside = train_tiny(tmp_path / "runs/both", "seed-0")
+    shutil.copytree(inside, tmp_path / "private", symlinks=True)
+    write_json(tmp_path / "private/status.json", {"state": "finished", "steps": 987654321})
+    (tmp_path / "runs/both/seed-1").symlink_to(tmp_path / "private")
+    with served(tmp_path / "runs") as browser:
+        report = browser.get("/report/both")
+    assert report.code == 200
+    assert "seed-0" in report.text
+    assert "987,654,321" not in report.text and "seed-1" not in report.text
 
 
 def test_links_that_lead_out_are_not_followed(browser: Browser) -> None:

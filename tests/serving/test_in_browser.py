@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.jobs.dashboard.page import page_file
 from tests.commands import wait_until
 from tests.reports.chromium import CHROMIUM
 from tests.reports.test_pages import MARKUP
@@ -49,3 +50,13 @@ def test_the_curve_grows_in_an_open_page(tmp_path: Path) -> None:
         assert page.evaluate("document.images.length") == 0
     assert page.console == []
     assert [address for address in page.requests if not address.startswith((server, "data:", "blob:"))] == []
+
+
+def test_the_file_that_a_browser_is_given_leads_to_the_page(tmp_path: Path) -> None:
+    train_tiny(tmp_path / "runs", "one")
+    with served(tmp_path / "runs") as browser, chromium_page(tmp_path / "profile") as page:
+        server = f"http://127.0.0.1:{browser.port}/"
+        with page_file(f"{server}runs/one?token={browser.token}") as file:
+            page.open(file.as_uri())
+            wait_until(lambda: page.evaluate("location.href") == f"{server}runs/one", "the page", 10)
+            wait_until(lambda: page.evaluate("document.querySelector('h1').textContent") == "one", "the run", 10)

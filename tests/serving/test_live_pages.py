@@ -8,11 +8,13 @@ import pty
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -195,3 +197,36 @@ def test_a_terminal_shows_the_address_with_its_token(original: Path, tmp_path: P
     assert "`muster serve --json` prints it" in elsewhere.stderr.readline()
     elsewhere.send_signal(signal.SIGINT)
     elsewhere.communicate(timeout=20)
+
+
+def test_the_token_is_in_no_command_line_of_a_browser(original: Path, tmp_path: Path) -> None:
+    copied(original, tmp_path / "runs/one")
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.part; mv {seen}.part {seen}\n')
+    browser.chmod(0o755)
+    process = start_muster(
+        "serve",
+        "runs",
+        cwd=tmp_path,
+        BROWSER=f"{browser} %s &",
+        DISPLAY=":9",
+        SSH_CONNECTION="",
+        TMPDIR=str(tmp_path),
+    )
+    try:
+        wait_until(seen.exists, "the browser")
+        arguments = seen.read_text()
+        assert "token=" not in arguments
+        page = Path(urlsplit(arguments.strip()).path)
+        assert stat.S_IMODE(page.stat().st_mode) == 0o600
+        assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+        leads_to = re.search(r"url=([^\"]+)", page.read_text())
+        assert leads_to is not None
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor)
+        assert "<h1>Runs</h1>" in opener.open(leads_to[1], timeout=20).read().decode()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert not page.parent.exists()
+    finally:
+        process.kill()
+        process.communicate()

@@ -47,7 +47,7 @@ def wandb(folder: Path) -> Iterator[Stored]:
 
     own_steps: Counter[float] = Counter()
     for path in folder.glob("wandb/offline-run-*/*.wandb"):
-        for row in _rows_in(path):
+        for row in _rows_in(path, "muster"):
             own_steps[row["_step"]] += 1
             yield from _row(row, row["steps"])
     assert set(own_steps.values()) == {1}

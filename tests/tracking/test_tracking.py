@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import resource
 import shutil
 import signal
 import subprocess
@@ -16,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from muster.errors import TrackerError
+from muster.errors import RunLockedError, TrackerError
 from muster.runs.folder import RunFolder
 from muster.tracking.followed_run import FollowedRun
-from muster.tracking.points import EVALUATION, ITERATION, Point
+from muster.tracking.points import EVALUATION, ITERATION, Point, read_tracked_run
 from muster.tracking.tensorboard_tracker import TensorboardTracker
 from muster.tracking.tracker import Lacking
-from tests.commands import ROOT, environment, muster, muster_here, start_muster, wait_until
+from tests.commands import MUSTER, ROOT, environment, muster, muster_here, start_muster, wait_until
 from tests.runs.test_damage import DAMAGES, SMALL_FILES
 from tests.runs.tiny import train_tiny
 
@@ -57,6 +58,12 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (run / "metrics.csv").open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([header, *lines])
     return run
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the locks of senders out of the user's own folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
@@ -177,6 +184,98 @@ def test_after_a_failure_the_tracker_is_asked_what_it_has(run: Path, tmp_path: P
     followed.send_new()
     followed.end()
     require_same(stored("tensorboard", tmp_path), recorded(run))
+
+
+def test_a_run_has_one_sender_at_a_time(run: Path, tmp_path: Path) -> None:
+    first, second, elsewhere = (
+        FollowedRun(RunFolder(run), "one", lambda: TensorboardTracker(tmp_path / "events"), place)
+        for place in ("here", "here", "there")
+    )
+    first.send_new()
+    with pytest.raises(RunLockedError, match="another `muster track` is sending this run"):
+        second.send_new()
+    elsewhere.send_new()
+    first.end()
+    second.send_new()
+    second.end()
+
+
+def test_a_run_is_the_same_by_whatever_path(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "linked").symlink_to(run)
+    sent = []
+    for folder, path in ((tmp_path, "runs/one"), (run, "."), (run / "checkpoints", ".."), (tmp_path, "linked")):
+        monkeypatch.chdir(folder)
+        done = muster_here("track", path, "--to", "tensorboard", "--at", tmp_path / "events", "--json")
+        sent.append(last_json_list(done.out)[0]["sent"])
+    assert sent == [ROWS + 2, 0, 0, 0]
+
+
+def test_metrics_of_one_s_own_are_sent_with_evaluations(run: Path) -> None:
+    own = {"energy": 12.5, "steps": 3.0, "a(b)": None}
+    line = {"iteration": 1, "steps": 64, "return_mean": 1.0, "metrics": own}
+    (run / "evaluations.jsonl").write_text(json.dumps(line) + "\n")
+    *_, sent = read_tracked_run(RunFolder(run), "one").points()
+    assert sent.step == 64
+    assert sent.values == {
+        "evaluation/iteration": 1.0,
+        "evaluation/return_mean": 1.0,
+        "evaluation/metrics/energy": 12.5,
+        "evaluation/metrics/steps": 3.0,
+    }
+
+
+@pytest.mark.skipif(find_spec("wandb") is None, reason="no wandb here")
+def test_offline_files_of_another_project_do_not_count(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run / "metrics.csv").write_text("".join((run / "metrics.csv").read_text().splitlines(keepends=True)[:3]))
+    for name, value in variables(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    for project, expected in (("first", 4), ("second", 4), ("second", 0)):
+        done = muster_here("track", run, "--to", "wandb", "--project", project, "--json")
+        assert last_json_list(done.out)[0]["sent"] == expected, project
+
+
+@pytest.mark.skipif(find_spec("mlflow") is None, reason="no mlflow here")
+def test_keys_that_mlflow_refuses_are_renamed(run: Path, tmp_path: Path) -> None:
+    experiment = run / "experiment.toml"
+    changed = experiment.read_text().replace("[env.config]\n", '[env.config]\n"50%" = 1\n"a(b)" = 2\n')
+    experiment.write_text(changed)
+    tracked = read_tracked_run(RunFolder(run), "one")
+    assert {"env.config.50_", "env.config.a_b_"} < tracked.settings.keys()
+
+
+@pytest.mark.skipif(find_spec("mlflow") is None, reason="no mlflow here")
+def test_a_database_that_is_none_is_explained(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_bytes(bytes(range(256)) * 20)
+    refused = muster_here("track", run, "--to", "mlflow", "--at", f"sqlite:///{tmp_path}/mlflow.db")
+    assert refused.code == 1
+    assert "file is not a database" in refused.err
+    assert "look at --at, or MLFLOW_TRACKING_URI" in refused.err
+
+
+@pytest.mark.skipif(find_spec("wandb") is None, reason="no wandb here")
+def test_what_is_no_server_of_wandb_is_refused(run: Path) -> None:
+    refused = muster_here("track", run, "--to", "wandb", "--at", "foo")
+    assert refused.code == 2
+    assert "--at foo: expected the address of a W&B server" in refused.err
+
+
+def test_a_full_disk_is_said_without_a_traceback(run: Path, tmp_path: Path) -> None:
+    def limit_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    done = subprocess.run(
+        [MUSTER, *command("tensorboard", tmp_path)],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limit_files,
+    )
+    assert (done.returncode, "cannot be written" in done.stderr) == (1, True)
+    assert "Traceback" not in done.stderr
 
 
 def test_a_run_that_has_not_begun_is_left_alone(run: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class Picture:
 
     def save(self, path: str | Path) -> None:
         """Write it as PNG, PDF or SVG, as the file's name says."""
-        with explained(Path(path)):
+        with explained(Path(path), afterwards=""):
             save(self.figure, Path(path))
 
     def __repr__(self) -> str:

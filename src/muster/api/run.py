@@ -90,13 +90,12 @@ class Run:
             InputError: if there is no such column.
         """
         from muster.api.pictures import Picture
-        from muster.reports.columns import require_columns
+        from muster.reports.columns import lines_of
         from muster.reports.history import read_history
         from muster.reports.pictures import draw_columns
 
         history, wanted = read_history(self._folder), list(columns) or ["return/mean"]
-        require_columns(wanted, history)
-        return Picture(draw_columns(history, wanted), f"{self.name}: {', '.join(wanted)}")
+        return Picture(draw_columns(self.name, lines_of([history], wanted)), f"{self.name}: {', '.join(wanted)}")
 
     def __repr__(self) -> str:
         status = self.status

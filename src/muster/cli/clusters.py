@@ -87,7 +87,7 @@ def _write(text: str, output: Path | None, if_there: str, next_step: str) -> Non
 
     if output.exists():
         raise InputError(f"{output}: exists already; {if_there}")
-    with explained(output):
+    with explained(output, afterwards=""):
         write_text(output, text)
     console().print(f"{output}: written; {next_step}")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from muster.cli.options import AsJson, RunsDir, writable_file
-from muster.cli.screen import columns, figure, print_json
+from muster.cli.screen import columns, console, figure, print_json, print_text
 from muster.runs.folder import runs_dir as folder_of_runs
 from muster.runs.reading import printable
 
@@ -61,6 +61,10 @@ def compare(
         print(f"the target is a mean training return of {figure(target)}")
     for entry in comparison.entries[1:]:
         print(printable(f"{entry.name}: {comparison.verdict(entry)}"))
+    if differences := comparison.differences():
+        print("what differs:")
+    for key, values in differences.items():
+        print_text(console(), printable(f"  {key}: {' | '.join(values)}"))
     for note in (*comparison.notes(), measure(comparison.by_evaluations)):
         print(printable(note))
     if output is not None:

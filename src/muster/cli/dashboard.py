@@ -47,6 +47,7 @@ def dashboard(
 
     --json prints where Ray's dashboard is, and its token, and opens nothing.
     """
+    from muster.jobs.dashboard.page import page_shown
     from muster.jobs.places.record import find_elsewhere
 
     directory = folder_of_runs(runs_dir)
@@ -62,7 +63,8 @@ def dashboard(
             if not addresses:
                 raise typer.Exit(1)
             if not no_browser:
-                _show(addresses)
+                for address in addresses:
+                    held.enter_context(page_shown(address))
             show_notice("Ctrl-C closes them; the run continues")
             _stay(page, has_curves=curves is not None)
     except KeyboardInterrupt:
@@ -151,13 +153,6 @@ def _open_live(held: ExitStack, run: str, directory: Path, elsewhere: RunElsewhe
     address = held.enter_context(open_live_page(run, directory, elsewhere))
     print_address(address, "live page: ")
     return address
-
-
-def _show(addresses: list[str]) -> None:
-    from muster.jobs.dashboard.page import show_page
-
-    for address in addresses:
-        show_page(address)
 
 
 def _stay(page: RayPage | None, *, has_curves: bool) -> None:

@@ -28,27 +28,34 @@ def plot(
     ] = None,
     runs_dir: RunsDir = None,
 ) -> None:
-    """Draw columns of a run's metrics over its steps, in the terminal or as a picture."""
+    """Draw columns of a run's metrics over its steps, in the terminal or as a picture.
+
+    Of several seeds, the interquartile mean is drawn; of a sweep, its best trial.
+    """
     if output is not None:
         writable_file("--output", output, PICTURES)
 
-    from muster.reports.columns import require_columns
-    from muster.reports.history import read_history
-    from muster.runs.finding import find_run
+    from muster.reports.columns import lines_of
+    from muster.reports.comparison import best_trial
+    from muster.reports.groups import SWEEP, find_group
 
-    history = read_history(find_run(run, folder_of_runs(runs_dir)))
-    wanted = columns or [DEFAULT]
-    require_columns(wanted, history)
+    group = find_group(run, folder_of_runs(runs_dir))
+    if group.kind == SWEEP:
+        group = best_trial(group)
+    title = group.runs[0].folder.name
+    if len(group.runs) > 1:
+        title = f"{group.name} (interquartile mean of {len(group.runs)} runs)"
+    lines = lines_of(group.runs, columns or [DEFAULT])
     if output is not None:
         from muster.reports.pictures import draw_columns, save
 
-        save(draw_columns(history, wanted), output)
+        save(draw_columns(title, lines), output)
         print(f"wrote {output}")
         return
 
     from muster.reports.terminal_plot import plot_lines
 
     width = shutil.get_terminal_size().columns
-    for column in wanted:
-        print(printable(f"{column} of {history.folder.name} over simulator steps"))
-        print("\n".join(plot_lines(history.column("steps"), history.column(column), width, HEIGHT)))
+    for column, (steps, values) in lines.items():
+        print(printable(f"{column} of {title} over simulator steps"))
+        print("\n".join(plot_lines(steps, values, width, HEIGHT)))

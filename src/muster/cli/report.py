@@ -37,7 +37,7 @@ def report(
     path = output or found.folder / "report.html"
     writable_file("--output", path, (".html", ".htm"))
     clip = _film(str(found.folder), trust=trust) if film else None
-    with explained(path):
+    with explained(path, afterwards=""):
         write_text(path, found.html(clip))
     if as_json:
         print_json(

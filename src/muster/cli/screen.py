@@ -136,6 +136,9 @@ def sparkline(values: Sequence[float], width: int) -> str:
     if not values:
         return ""
     count = min(width, len(values))
+    # By parts, so that sums and the span of the largest numbers are still numbers.
+    scale = max(map(abs, values)) or 1.0
+    values = [value / scale for value in values]
     edges = [round(i * len(values) / count) for i in range(count + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     low, high = min(means), max(means)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -34,13 +35,14 @@ def serve(
     The address ends with a token: who has it can look at the runs, and stop them. --json prints both.
     """
     from muster.files.regular import is_folder
-    from muster.jobs.dashboard.page import show_page
+    from muster.jobs.dashboard.page import page_shown
     from muster.serving.server import live_server
 
     directory = runs if runs is not None else folder_of_runs(runs_dir)
     if not is_folder(directory):
         raise InputError(f"{directory}: no such folder\n    give a folder of runs, or start one: muster train")
-    with live_server(directory, port, show_notice) as server:
+    with ExitStack() as held:
+        server = held.enter_context(live_server(directory, port, show_notice))
         os.nice(NICENESS)
         if as_json:
             print_json({"address": server.address, "token": server.token, "runs": str(directory.resolve())})
@@ -48,7 +50,7 @@ def serve(
             print_address(server.address_with_token)
             show_notice("Ctrl-C closes it; the runs continue")
             if not no_browser:
-                show_page(server.address_with_token)
+                held.enter_context(page_shown(server.address_with_token))
         try:
             server.run()
         except KeyboardInterrupt:

@@ -262,6 +262,6 @@ def _write_script(plan: Plan, path: Path) -> None:
         raise InputError(f"--render {path}: is {what}, expected a file")
     if not path.parent.is_dir():
         raise InputError(f"--render {path}: there is no folder {path.parent}")
-    with explained(path):
+    with explained(path, afterwards=""):
         write_text(path, plan.sent[0].script)
     console().print(f"{path}: written; nothing was submitted")

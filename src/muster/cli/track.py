@@ -47,8 +47,10 @@ def track(
 
     path, folders = find_folder(run, folder_of_runs(runs_dir))
     open_tracker(to, project, at)
+    place = f"{to} {project} {at or ''}"
     followed = [
-        FollowedRun(folder, _name(folder, path), lambda: open_tracker(to, project, at)) for folder in folders
+        FollowedRun(folder, _name(folder, path), lambda: open_tracker(to, project, at), place)
+        for folder in folders
     ]
     try:
         _send(followed, watch=watch)

@@ -53,7 +53,9 @@ def parse_duration(value: object) -> object:
 
 
 def format_duration(seconds: float) -> str:
-    """Write seconds the way `parse_duration` reads them, to the precision a person wants."""
+    """Write seconds the way `parse_duration` reads them, to the precision a person wants; "-" if it is none."""
+    if not abs(seconds) <= LONGEST_SECONDS:
+        return "-"
     if seconds < 10:
         return f"{seconds:.1f}s"
     whole = round(seconds)

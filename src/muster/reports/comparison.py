@@ -40,6 +40,12 @@ class Entry:
         """Whether there are enough runs for an interval that means something."""
         return len(self.scores) >= FEWEST_SEEDS
 
+    @property
+    def has_several_seeds(self) -> bool:
+        """Whether its runs were trained, and so evaluated during training, with different seeds."""
+        experiments = [run.record.experiment for run in self.group.runs]
+        return len({experiment.seed for experiment in experiments if experiment is not None}) > 1
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -121,6 +127,11 @@ class Comparison:
             if missing:
                 notes.append(f"{entry.name}: {counted(missing, 'run')} without a return left out.")
             notes += [f"{entry.name}: {problem}" for problem in entry.group.problems]
+        if self.by_evaluations and any(entry.has_several_seeds for entry in self.entries):
+            notes.append(
+                "Each seed was evaluated in episodes of its own; "
+                "`muster evaluate GROUP` uses the same episodes for all."
+            )
         return notes
 
     def differences(self) -> dict[str, tuple[str, ...]]:
@@ -144,14 +155,18 @@ def compare(targets: Sequence[str], directory: Path) -> Comparison:
     names = [group.name for group in groups]
     if len(set(names)) < len(names):
         names = [str(target) for target in targets]
-    taken = [_best_trial(group) if group.kind == SWEEP else group for group in groups]
+    taken = [best_trial(group) if group.kind == SWEEP else group for group in groups]
     by_evaluations = all_evaluated(taken)
     entries = [_entry(name, group, by_evaluations) for name, group in zip(names, taken, strict=True)]
     return Comparison(entries, by_evaluations)
 
 
-def _best_trial(sweep: Group) -> Group:
-    """Return the best trial of a sweep: its trials differ, so they are no group of seeds."""
+def best_trial(sweep: Group) -> Group:
+    """Return the best trial of a sweep: its trials differ, so they are no group of seeds.
+
+    Raises:
+        InputError: if none has a result.
+    """
     best = sweep.sweep.best() if sweep.sweep else None
     chosen = [run for run in sweep.runs if best is not None and run.folder.name == best.name]
     if not chosen:

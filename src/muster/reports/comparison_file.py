@@ -20,7 +20,7 @@ def write_comparison(comparison: Comparison, path: Path) -> None:
         StorageError: if it cannot be written.
     """
     suffix = path.suffix.lower()
-    with explained(path):
+    with explained(path, afterwards=""):
         if suffix in TABLES:
             write_text(path, as_csv(comparison))
         elif suffix in PAGES:

@@ -19,37 +19,37 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Curves:
-    """Returns of several runs at the same steps (or hours), as far as all of them came."""
+    """Values of several runs at the same steps (or hours), as far as all of them came."""
 
     x: Column
-    returns: Column
+    values: Column
     """A row for each run."""
 
     def middle(self) -> Column:
         """Return the interquartile mean at each point."""
-        return interquartile_mean(self.returns, axis=0)
+        return interquartile_mean(self.values, axis=0)
 
     def summary(self) -> tuple[Column, Column, Column]:
         """Return interquartile mean, and the ends of its interval."""
-        return band(self.returns)
+        return band(self.values)
 
 
-def curves_of(runs: Sequence[RunHistory], over: str = "steps") -> Curves | None:
-    """Return the curves over a column, in its units; None if no run has one."""
-    found = [curve for run in runs if (curve := _curve(run, over)) is not None]
+def curves_of(runs: Sequence[RunHistory], over: str = "steps", of: str = "return/mean") -> Curves | None:
+    """Return the curves of a column over another, in its units; None if no run has one."""
+    found = [curve for run in runs if (curve := _curve(run, over, of)) is not None]
     if not found:
         return None
     start, end = max(x[0] for x, _ in found), min(x[-1] for x, _ in found)
     if start > end:
         return None
     x = np.linspace(start, end, POINTS) if end > start else np.array([end])
-    return Curves(x, np.stack([np.interp(x, xs, returns) for xs, returns in found]))
+    return Curves(x, np.stack([np.interp(x, xs, values) for xs, values in found]))
 
 
-def _curve(run: RunHistory, over: str) -> tuple[Column, Column] | None:
-    x, returns = run.column(over), run.column("return/mean")
-    known = np.isfinite(x) & np.isfinite(returns)
-    return (x[known], returns[known]) if known.any() else None
+def _curve(run: RunHistory, over: str, of: str = "return/mean") -> tuple[Column, Column] | None:
+    x, values = run.column(over), run.column(of)
+    known = np.isfinite(x) & np.isfinite(values)
+    return (x[known], values[known]) if known.any() else None
 
 
 def group_figure(groups: Sequence[tuple[str, Sequence[RunHistory]]], over: str = "steps") -> Figure | None:
@@ -65,8 +65,8 @@ def group_figure(groups: Sequence[tuple[str, Sequence[RunHistory]]], over: str =
             continue
         middle, low, high = curves.summary()
         x = curves.x / seconds
-        legend = name if len(curves.returns) == 1 else f"{name} ({len(curves.returns)} runs)"
-        drawn = [] if len(curves.returns) == 1 else shaded(legend, x, low, high, color % 6)
+        legend = name if len(curves.values) == 1 else f"{name} ({len(curves.values)} runs)"
+        drawn = [] if len(curves.values) == 1 else shaded(legend, x, low, high, color % 6)
         drawn.append(line(legend, x, middle, color % 6, legendgroup=legend))
         traces += drawn
     if not traces:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from muster.jobs.folder import JobFolder, Link, Order
 from muster.runs.files import read_json_lines
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import MetricsTable
+from muster.runs.numbers import finite, parse_json
 from muster.runs.reading import RunRecord, read_run
 
 LAUNCHES = "launches"
@@ -87,7 +89,7 @@ def read_history(folder: RunFolder) -> RunHistory:
 def _all_columns(rows: MetricsTable) -> dict[str, NDArray[np.float64]]:
     """Return all columns, which takes little longer than one; none if a cell is damaged."""
     numbers = rows.all_numbers()
-    if numbers is None:
+    if not numbers:
         return {}
     table = np.array(numbers, np.float64).reshape(-1, len(rows.columns))
     table[~np.isfinite(table)] = np.nan
@@ -123,6 +125,15 @@ def _table(path: Path, history: RunHistory) -> dict[str, Any]:
     return {}
 
 
+def with_metrics(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an evaluation with the experiment's own metrics beside its other values, as `metrics/NAME`."""
+    own = evaluation.get("metrics")
+    if not isinstance(own, dict):
+        return dict(evaluation)
+    others = {key: value for key, value in evaluation.items() if key != "metrics"}
+    return others | {f"metrics/{name}": value for name, value in own.items()}
+
+
 def _read_failures(folder: RunFolder, history: RunHistory) -> None:
     paths = _entries(folder.failures, "*.json")
     history.failure_count = len(paths)
@@ -145,7 +156,7 @@ def _read_jobs(folder: RunFolder, history: RunHistory) -> None:
         history.problems.append(str(error).partition("\n")[0])
     for path in _entries(job.folder / "usage", "*.json"):
         try:
-            used = json.loads(read_bytes(path, _LARGEST_FAILURE))
+            used = parse_json(read_bytes(path, _LARGEST_FAILURE))
         except (OSError, ValueError, RecursionError):
             continue
         if isinstance(used, dict):
@@ -161,17 +172,12 @@ def _launches(record: RunRecord) -> list[Launch]:
     found = []
     for path in paths:
         try:
-            events = [event for event in read_json_lines(path) if _time(event) is not None]
+            events = [event for event in read_json_lines(path) if finite(event.get("time")) is not None]
         except OSError:
             continue
         if events:
             found.append(Launch(path.parent.name, sorted(events, key=lambda event: float(event["time"]))))
     return sorted(found, key=lambda launch: float(launch.events[0]["time"]))
-
-
-def _time(event: dict[str, Any]) -> float | None:
-    value = event.get("time")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _entries(folder: Path, pattern: str) -> list[Path]:

@@ -1,16 +1,16 @@
-"""Pictures of runs as PNG, PDF or SVG: columns of one run, or groups beside each other."""
+"""Pictures of runs as PNG, PDF or SVG: columns of one run or group, or groups beside each other."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from muster.reports.columns import Line
 from muster.reports.comparison import Comparison
-from muster.reports.history import RunHistory
 from muster.runs.files import explained, write_bytes
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def save(figure: Figure, path: Path) -> None:
     """
     content = io.BytesIO()
     figure.savefig(content, format=path.suffix[1:].lower(), dpi=DOTS_PER_INCH)
-    with explained(path):
+    with explained(path, afterwards=""):
         write_bytes(path, content.getvalue())
 
 
@@ -45,7 +45,7 @@ def draw_comparison(comparison: Comparison) -> Figure:
         if entry.by_steps is not None:
             middle, low, high = entry.by_steps.summary()
             curves.plot(entry.by_steps.x, middle, style, color=color, linewidth=1.6, label=label)
-            if len(entry.by_steps.returns) > 1:
+            if len(entry.by_steps.values) > 1:
                 curves.fill_between(entry.by_steps.x, low, high, color=color, alpha=0.16, linewidth=0)
         if entry.final is not None:
             ends = [[entry.final.value - entry.final.low], [entry.final.high - entry.final.value]]
@@ -62,21 +62,19 @@ def draw_comparison(comparison: Comparison) -> Figure:
     return figure
 
 
-def draw_columns(run: RunHistory, columns: Sequence[str]) -> Figure:
-    """Draw columns of a run's metrics over its steps, each in a chart of its own."""
+def draw_columns(title: str, lines: Mapping[str, Line]) -> Figure:
+    """Draw columns over the steps, each in a chart of its own."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 0.6 + 2.6 * len(columns)))
-    charts = figure.subplots(len(columns), 1, squeeze=False, sharex=True)
-    steps = run.column("steps")
-    for chart, column in zip(charts[:, 0], columns, strict=True):
-        values = run.column(column)
+    figure = Figure(figsize=(8, 0.6 + 2.6 * len(lines)))
+    charts = figure.subplots(len(lines), 1, squeeze=False, sharex=True)
+    for chart, (column, (steps, values)) in zip(charts[:, 0], lines.items(), strict=True):
         known = np.isfinite(values)
         chart.plot(steps[known], values[known], color=COLORS[0], linewidth=1.4)
         chart.set_ylabel(_text(column))
         chart.grid(alpha=0.25)
         chart.spines[["top", "right"]].set_visible(False)
-    charts[0, 0].set_title(_text(run.folder.name))
+    charts[0, 0].set_title(_text(title))
     charts[-1, 0].set_xlabel("simulator steps")
     figure.tight_layout()
     return figure

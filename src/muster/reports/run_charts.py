@@ -108,7 +108,8 @@ def other_metrics(history: RunHistory) -> list[Figure]:
 def _range_of_constant(values: NDArray[np.float64]) -> dict[str, Any]:
     """Return a range around a value that never changes; in Plotly's own, a small one looks like zero."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    return {"range": [low - abs(low) / 10, low + abs(low) / 10]} if low == high != 0 else {}
+    ends = [low * 0.9, low * 1.1]
+    return {"range": sorted(ends)} if low == high != 0 and np.isfinite(ends).all() else {}
 
 
 def timeline(history: RunHistory) -> Figure | None:

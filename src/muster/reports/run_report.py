@@ -6,7 +6,6 @@ import math
 import shlex
 import time
 from collections import Counter
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +14,7 @@ from muster.files.shown import short_name
 from muster.jobs.folder import Link
 from muster.jobs.states import cpu_efficiency, node_hours
 from muster.reports.experiments import flat, from_defaults
-from muster.reports.history import Launch, RunHistory
+from muster.reports.history import Launch, RunHistory, with_metrics
 from muster.reports.page import Page
 from muster.reports.run_charts import (
     bring_up,
@@ -26,6 +25,7 @@ from muster.reports.run_charts import (
     time_shares,
     timeline,
 )
+from muster.runs.numbers import finite
 
 MOST_LAUNCHES = 3
 MOST_TRACEBACKS = 20
@@ -81,7 +81,7 @@ def what_it_is(history: RunHistory) -> str:
 
 def _tiles(history: RunHistory) -> list[tuple[str, str]]:
     status, last = history.record.status, history.record.last_row
-    seconds = _float(last.get("time/total"))
+    seconds = finite(last.get("time/total"))
     tiles = [
         ("mean return, last 100 episodes", figure(status.return_mean)),
         (f"steps in {counted(status.iteration, 'iteration')}", f"{status.steps:,}"),
@@ -111,18 +111,10 @@ def _learning(page: Page, history: RunHistory) -> None:
     best = f"; the best is {history.record.best}" if history.record.best else ""
     page.text(f"Checkpoints: {', '.join(saved) or 'none'}{best}.", "note")
     if history.evaluations:
-        lines = [_with_metrics(line) for line in history.evaluations]
+        lines = [with_metrics(line) for line in history.evaluations]
         keys = list(dict.fromkeys(key for line in lines for key in line))
         rows = [[_cell(line.get(key)) for key in keys] for line in lines[-MOST_EVALUATIONS:]]
         page.table([key.replace("_", " ") for key in keys], rows, range(len(keys)))
-
-
-def _with_metrics(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an evaluation with a column for each metric of the experiment's own."""
-    own = evaluation.get("metrics")
-    if not isinstance(own, dict):
-        return dict(evaluation)
-    return {key: value for key, value in evaluation.items() if key != "metrics"} | own
 
 
 def _speed(page: Page, history: RunHistory) -> None:
@@ -304,10 +296,3 @@ def moment(seconds: float) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
-
-
-def _float(text: str | None) -> float | None:
-    try:
-        return float(text or "")
-    except ValueError:
-        return None

@@ -18,7 +18,7 @@ def plot_lines(x: NDArray[np.float64], y: NDArray[np.float64], width: int, heigh
     x, y = x[known], y[known]
     if not len(x):
         return ["no values"]
-    labels = [figure(float(value)) for value in (y.max(), (y.max() + y.min()) / 2, y.min())]
+    labels = [figure(float(value)) for value in (y.max(), y.max() / 2 + y.min() / 2, y.min())]
     margin = max(map(len, labels))
     cells = _cells(x, y, max(LEAST_WIDTH, width - margin - 2), height)
     rows = {0: labels[0], height // 2: labels[1], height - 1: labels[2]}
@@ -34,6 +34,8 @@ def plot_lines(x: NDArray[np.float64], y: NDArray[np.float64], width: int, heigh
 def _cells(x: NDArray[np.float64], y: NDArray[np.float64], width: int, height: int) -> NDArray[np.int64]:
     """Return for each character which of its dots are set."""
     columns = np.linspace(x[0], x[-1], 2 * width) if x[-1] > x[0] else np.array([x[0]])
+    # By parts, so that the span of the largest numbers is still one.
+    y = y / (np.abs(y).max() or 1.0)
     values = np.interp(columns, x, y)
     low, high = y.min(), y.max()
     rows = 4 * height - 1

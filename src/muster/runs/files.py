@@ -13,14 +13,21 @@ from typing import Any
 from muster.errors import StorageError
 from muster.files.ownership import OWN_FILE
 from muster.files.regular import open_regular, read_text
+from muster.runs.numbers import parse_json
 
 _TAIL_BYTES = 65_536
 """How much of a file's end is searched for its last line; lines are far shorter."""
 
 
+_AFTERWARDS = "then continue with --resume; checkpoints saved before are intact"
+
+
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals to write below a path into an error that says what to do."""
+def explained(path: Path, afterwards: str = _AFTERWARDS) -> Iterator[None]:
+    """Turn the operating system's refusals to write below a path into an error that says what to do.
+
+    What is to be done afterwards is that of training, unless it is given.
+    """
     try:
         yield
     except OSError as error:
@@ -29,9 +36,10 @@ def explained(path: Path) -> Iterator[None]:
             if error.errno in (errno.ENOSPC, errno.EDQUOT)
             else "check the path and its permissions"
         )
+        if afterwards:
+            hint = f"{hint}, {afterwards}"
         raise StorageError(
-            f"{error.filename or path}: cannot be written: {error.strerror or error}\n"
-            f"    {hint}, then go on with --resume; checkpoints saved before are intact"
+            f"{error.filename or path}: cannot be written: {error.strerror or error}\n    {hint}"
         ) from error
 
 
@@ -103,7 +111,7 @@ def last_json_line(path: Path) -> dict[str, Any] | None:
 
 def _table(line: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -28,8 +29,13 @@ def find_run(run: str | Path, directory: Path) -> RunFolder:
             return RunFolder(path)
     if any(is_regular(path / ELSEWHERE) for path in (Path(run), directory / run)):
         raise InputError(f"{run}: lives elsewhere, and nothing of it is here yet\n    muster fetch {run}")
-    names = ", ".join(str(folder.path.relative_to(directory)) for folder in list_runs(directory)[:8])
-    raise InputError(f"no run {str(run)!r} in {directory}\n    runs there: {names or 'none'}")
+    names = [str(folder.path.relative_to(directory)) for folder in list_runs(directory)]
+    groups = {str(Path(name).parent) for name in names} - {"."}
+    near = difflib.get_close_matches(str(run), [*names, *sorted(groups)], n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise InputError(
+        f"no run {str(run)!r} in {directory}\n    {hint}runs there: {', '.join(names[:8]) or 'none'}"
+    )
 
 
 def is_run(run: str | Path, directory: Path) -> bool:

@@ -34,8 +34,8 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The run's name."""
-        return self.path.name
+        """The run's name, of whatever path: `.` too."""
+        return Path(os.path.abspath(self.path)).name
 
     @property
     def experiment(self) -> Path:

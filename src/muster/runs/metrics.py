@@ -17,6 +17,7 @@ from muster.errors import StorageError
 from muster.files.regular import open_regular, read_bytes
 from muster.runs.files import explained, write_text
 from muster.runs.folder import RunFolder
+from muster.runs.numbers import finite
 
 FIRST_COLUMNS = (
     "iteration",
@@ -239,15 +240,7 @@ def parse_metrics(content: bytes) -> MetricsTable:
 
 def numbers(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
     """Return the numbers of a column; cells that are empty or damaged are left out."""
-    found = []
-    for row in rows:
-        try:
-            value = float(row.get(column, ""))
-        except ValueError:
-            continue
-        if math.isfinite(value):
-            found.append(value)
-    return found
+    return [value for row in rows if (value := finite(row.get(column))) is not None]
 
 
 def _line(values: Sequence[object]) -> str:

@@ -14,6 +14,7 @@ from muster.files.regular import open_regular, read_text
 from muster.files.shown import short_name
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import TIME_COLUMNS
+from muster.runs.numbers import finite
 
 _LARGEST_EXPERIMENT = 1024**2
 _TAIL_BYTES = 4096
@@ -56,6 +57,6 @@ def _training_seconds(folder: RunFolder) -> float | None:
             file.seek(max(0, size - _TAIL_BYTES))
             text = file.read(_TAIL_BYTES).decode("utf-8", "replace")
         lines = text[: text.rindex("\n")].splitlines()
-        return float(lines[-1].split(",")[-len(TIME_COLUMNS)])
+        return finite(lines[-1].split(",")[-len(TIME_COLUMNS)])
     except (OSError, ValueError, IndexError):
         return None

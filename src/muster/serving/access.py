@@ -80,7 +80,8 @@ class Guard:
         """Send the browser to the same address without the token, which would stay in its history."""
         path = "/" + quote(scope["path"].lstrip("/"))
         answer = RedirectResponse(f"{path}?{urlencode(query)}" if query else path, status_code=303)
-        answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+        # With "strict", a browser would withhold it from the page that the file of `page_shown` leads to.
+        answer.set_cookie(self._cookie, self._token, httponly=True, samesite="lax")
         return answer
 
 

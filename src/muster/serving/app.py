@@ -132,7 +132,14 @@ class LiveApp:
         if path not in watch.runs and name not in groups_of(seen.name for seen in watch.runs.values()):
             return _not_found()
         target = str(watch.root / name)
-        text = await to_thread.run_sync(lambda: report_of(target, watch.root).html())
+        inside = {seen.folder.path for seen in watch.runs.values()}
+
+        def made() -> str:
+            report = report_of(target, watch.root)
+            report.group.runs = [run for run in report.group.runs if run.folder.path in inside]
+            return report.html()
+
+        text = await to_thread.run_sync(made)
         return _page(text, {"Content-Security-Policy": SANDBOX})
 
     async def stop(self, request: Request) -> Response:

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from anyio import to_thread
 
+from muster.runs.reading import printable
 from muster.serving.log_tail import log_file, log_tail
 from muster.serving.run_content import Contents
 from muster.serving.run_rows import signature
@@ -132,7 +133,7 @@ class Feed:
 def summary_html(seen: SeenRun) -> str:
     """Return how a run is now, in a line."""
     status = seen.row.status
-    reason = f": {html.escape(status.reason)}" if status.reason else ""
+    reason = f": {html.escape(printable(status.reason))}" if status.reason else ""
     words = [f"{state_html(seen.row.state)}{reason}", f"iteration {status.iteration:,}", f"{status.steps:,} steps"]
     if status.return_mean is not None:
         words.append(f"mean return {status.return_mean:,.4g}")

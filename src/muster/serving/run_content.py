@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from muster.reports.run_report import fill, what_it_is
 from muster.runs.folder import RunFolder
 from muster.serving.run_rows import Signature, row_files, signature
 
+_LOG = logging.getLogger("uvicorn.error")
 SHARE = 0.02
 """Of the time, so much of one CPU goes into making the pages of runs that change, of all together."""
 MOST_KEPT = 16
@@ -72,21 +74,39 @@ class Contents:
 
     def _make(self, folder: RunFolder, name: str, found: Signature) -> Content:
         began = time.perf_counter()
-        history = read_history(folder)
-        page = Page(folder.name, "")
-        fill(page, history)
-        parts = _marked(page.parts)
-        table = {"lead": what_it_is(history), "parts": parts, "figures": page.figures}
-        text = json.dumps(table, separators=(",", ":"))
-        version = hashlib.sha256(text.encode()).hexdigest()[:16]
-        packed = gzip.compress(text.encode(), _GZIP_LEVEL)
-        made = Content(found, version, what_it_is(history), parts, page.figures, packed)
+        try:
+            made = _content(folder, found)
+        except Exception as error:
+            # One run that cannot be read for an unforeseen reason must not leave the others as they are.
+            _LOG.exception("%s cannot be shown", folder.path)
+            made = _packed(found, "", _problem(folder, error))
         self._kept[name] = made
         self._kept.move_to_end(name)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         self._next_at = time.monotonic() + (time.perf_counter() - began) / SHARE
         return made
+
+
+def _content(folder: RunFolder, found: Signature) -> Content:
+    history, page = read_history(folder), Page(folder.name, "")
+    fill(page, history)
+    return _packed(found, what_it_is(history), page)
+
+
+def _problem(folder: RunFolder, error: Exception) -> Page:
+    page = Page(folder.name, "")
+    page.heading("Missing or damaged")
+    page.list([f"This run cannot be shown: {error!r}"], "problems")
+    return page
+
+
+def _packed(found: Signature, lead: str, page: Page) -> Content:
+    parts = _marked(page.parts)
+    table = {"lead": lead, "parts": parts, "figures": page.figures}
+    text = json.dumps(table, separators=(",", ":"), allow_nan=False)
+    version = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Content(found, version, lead, parts, page.figures, gzip.compress(text.encode(), _GZIP_LEVEL))
 
 
 def _marked(parts: Sequence[str]) -> list[tuple[str, str]]:

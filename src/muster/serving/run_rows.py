@@ -84,6 +84,11 @@ def read_row(folder: RunFolder, name: str, before: RunRow | None = None) -> RunR
     )
 
 
+def unreadable_row(name: str, error: Exception) -> RunRow:
+    """Return the row of a run that cannot be read."""
+    return RunRow(name, Status("unknown"), RunSummary(), (), None, (printable(f"cannot be shown: {error!r}"),))
+
+
 def _thinned(values: list[float]) -> tuple[float, ...]:
     count = len(values)
     if count <= SPARK_POINTS:

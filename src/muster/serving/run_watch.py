@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from urllib.parse import quote
 
 from muster.runs.finding import list_runs
 from muster.runs.folder import RunFolder
-from muster.serving.run_rows import RunRow, Signature, read_row, row_files, signature
+from muster.serving.run_rows import RunRow, Signature, read_row, row_files, signature, unreadable_row
 from muster.serving.run_table import row_html
 
+_LOG = logging.getLogger("uvicorn.error")
 SHARE_FOR_LISTING = 0.01
 """Of the time, so much goes into looking for new runs, however many there are."""
 LISTING_SECONDS = 5.0
@@ -52,13 +54,11 @@ class RunWatch:
             self._list_at = began + max(LISTING_SECONDS, took / SHARE_FOR_LISTING)
         for seen in self.runs.values():
             found = signature(seen.files)
-            if found != seen.signature:
-                before = seen.row if found[1:] == seen.signature[1:] else None
-                seen.signature, seen.row = found, read_row(seen.folder, seen.name, before)
-                seen.html = ""
             # A run whose heartbeat has stopped is lost without any change of its files.
-            if not seen.html or seen.row.state != seen.shown_state:
-                seen.shown_state, seen.html = seen.row.state, row_html(seen.row, address(seen.name))
+            if found != seen.signature or seen.row.state != seen.shown_state:
+                before = seen.row if found[1:] == seen.signature[1:] else None
+                seen.row, seen.html = _read(seen.folder, seen.name, before)
+                seen.signature, seen.shown_state = found, seen.row.state
 
     def _list(self) -> None:
         folders = list_runs(self.root)
@@ -80,7 +80,19 @@ def address(name: str) -> str:
 def _first_seen(folder: RunFolder, name: str) -> SeenRun:
     files = row_files(folder)
     found = signature(files)
-    return SeenRun(name, folder, files, found, read_row(folder, name), "", "")
+    row, html = _read(folder, name)
+    return SeenRun(name, folder, files, found, row, row.state, html)
+
+
+def _read(folder: RunFolder, name: str, before: RunRow | None = None) -> tuple[RunRow, str]:
+    """Return a run's row; one that cannot be read for an unforeseen reason must not hide the others."""
+    try:
+        row = read_row(folder, name, before)
+        return row, row_html(row, address(name))
+    except Exception as error:
+        _LOG.exception("%s cannot be shown", folder.path)
+        row = unreadable_row(name, error)
+        return row, row_html(row, address(name))
 
 
 def _is_inside(path: Path, root: Path) -> bool:

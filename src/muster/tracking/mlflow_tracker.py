@@ -10,7 +10,6 @@ from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
-from mlflow.exceptions import MlflowException
 
 from muster.errors import TrackerError
 from muster.tracking.points import Point, TrackedRun
@@ -105,7 +104,8 @@ def _milliseconds(seconds: float) -> int:
 def _explained(what: str) -> Iterator[None]:
     try:
         yield
-    except (MlflowException, OSError) as error:
+    # SQLAlchemy's own errors come through, which is not installed where MLflow only asks servers.
+    except Exception as error:
         raise TrackerError(f"MLflow {what}: {_short(error)}\n    look at --at, or MLFLOW_TRACKING_URI") from error
 
 

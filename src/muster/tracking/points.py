@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,16 +10,21 @@ from typing import Any
 
 from muster.files.regular import read_bytes
 from muster.reports.experiments import flat
-from muster.reports.history import RunHistory, read_history
+from muster.reports.history import RunHistory, read_history, with_metrics
 from muster.runs.files import read_json_lines
 from muster.runs.folder import RunFolder
 from muster.runs.metrics import read_metrics
+from muster.runs.numbers import finite
 from muster.runs.status import Status, read_status
 
 _ODD = re.compile(r"[^A-Za-z0-9_\-. /]")
-"""What not every tracker takes in the name of a metric."""
+"""What not every tracker takes in the name of a metric or a parameter."""
 ITERATION, EVALUATION = "iteration", "evaluation/iteration"
 """The metrics that number the two kinds of points."""
+
+
+_LATEST = 253_402_300_799.0
+"""The end of the year 9999."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class TrackedRun:
         times: dict[int, float] = {}
         for row in read_metrics(self.folder.metrics):
             values = _numbers(row)
-            seconds = self.started + values.get("time/total", 0.0)
+            seconds = _time(self.started + values.get("time/total", 0.0))
             iteration, steps = int(row["iteration"]), int(row["steps"])
             times[iteration] = seconds
             yield Point(ITERATION, iteration, steps, seconds, values)
@@ -64,7 +68,7 @@ class TrackedRun:
         for line in lines:
             number, step = line.get("iteration"), line.get("steps")
             if type(number) is int and type(step) is int:
-                values = {f"evaluation/{name}": value for name, value in _numbers(line).items()}
+                values = {f"evaluation/{name}": value for name, value in _numbers(with_metrics(line)).items()}
                 yield Point(EVALUATION, number, step, times.get(number, self.started), values)
 
     def status(self) -> Status:
@@ -81,22 +85,26 @@ def read_tracked_run(folder: RunFolder, name: str) -> TrackedRun:
         folder,
         name,
         _identity(history),
-        flat(experiment) if experiment is not None else {},
-        {f"muster/{key}": value for key, value in versions.items()},
+        {_taken(key): value for key, value in flat(experiment).items()} if experiment is not None else {},
+        {f"muster/{_taken(key)}": value for key, value in versions.items()},
         _started(history),
     )
 
 
 def _started(history: RunHistory) -> float:
-    times = [event.get("time") for event in history.events if event.get("event") == "started"]
-    known = [float(time) for time in times if isinstance(time, int | float)]
-    return known[0] if known else history.record.status.updated
+    times = [finite(event.get("time")) for event in history.events if event.get("event") == "started"]
+    return _time(next((time for time in times if time is not None), history.record.status.updated))
+
+
+def _time(seconds: float) -> float:
+    """Return the nearest time that every tracker takes."""
+    return min(max(0.0, seconds), _LATEST)
 
 
 def _identity(history: RunHistory) -> str:
     """Return a name for the run that no other has: made of when it was started, and of its experiment."""
-    events = history.events[:1]
-    what = repr((history.folder.name, events[0].get("time"))) if events else history.folder.name
+    events, name = history.events[:1], history.folder.path.resolve().name
+    what = repr((name, events[0].get("time"))) if events else name
     try:
         content = b"" if events else read_bytes(history.folder.experiment)
     except OSError:
@@ -104,18 +112,15 @@ def _identity(history: RunHistory) -> str:
     return hashlib.sha256(what.encode("utf-8", "replace") + content).hexdigest()[:16]
 
 
+def _taken(name: str) -> str:
+    """Return a name as every tracker takes it."""
+    return _ODD.sub("_", name)
+
+
 def _numbers(cells: Mapping[str, Any]) -> dict[str, float]:
     """Return the values that are numbers, less the steps, by the names that trackers take."""
-    found = {_ODD.sub("_", name): _number(value) for name, value in cells.items() if name != "steps"}
+    found = {_taken(name): finite(value) for name, value in cells.items() if name != "steps"}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _number(value: Any) -> float | None:
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        return None
-    return found if math.isfinite(found) else None
 
 
 def ending_of(status: Status) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from muster.errors import TrackerError
 from muster.tracking.points import Point, TrackedRun
@@ -20,7 +23,7 @@ class TensorboardTracker:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._writer: EventFileWriter | None = None
+        self._writer: RecordWriter | None = None
 
     def begin(self, run: TrackedRun) -> str:
         """Make the run's folder."""
@@ -46,12 +49,11 @@ class TensorboardTracker:
         """Append events and wait until they are in the file."""
         try:
             if self._writer is None:
-                self._writer = EventFileWriter(str(self._folder))
+                self._writer = _new_file(self._folder)
             for point in points:
                 values = [Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]
-                self._writer.add_event(
-                    Event(step=point.step, wall_time=point.seconds, summary=Summary(value=values))
-                )
+                event = Event(step=point.step, wall_time=point.seconds, summary=Summary(value=values))
+                self._writer.write(event.SerializeToString())
             self._writer.flush()
         except OSError as error:
             raise TrackerError(f"{self._folder}: cannot be written: {error.strerror or error}") from error
@@ -60,3 +62,11 @@ class TensorboardTracker:
         """Close the file."""
         if self._writer is not None:
             self._writer.close()
+
+
+def _new_file(folder: Path) -> RecordWriter:
+    """Begin an event file; a full disk ends the thread of TensorBoard's own writer, with a traceback."""
+    name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+    writer = RecordWriter((folder / name).open("xb"))
+    writer.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
+    return writer

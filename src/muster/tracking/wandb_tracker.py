@@ -13,7 +13,7 @@ import wandb
 from wandb.proto import wandb_internal_pb2
 from wandb.sdk.internal.datastore import DataStore
 
-from muster.errors import TrackerError
+from muster.errors import InputError, TrackerError
 from muster.tracking.points import Point, TrackedRun
 from muster.tracking.tracker import Known
 
@@ -32,8 +32,7 @@ class WandbTracker:
 
     def begin(self, run: TrackedRun) -> str:
         """Resume the run of that id, or make it."""
-        server = {} if self._at is None else {"base_url": self._at}
-        settings = wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True, **server)
+        settings = _settings(self._at)
         with _explained("cannot be reached, or refused to begin a run"):
             is_offline = wandb.setup(settings).settings.mode == "offline"
             self._run = wandb.init(
@@ -46,7 +45,7 @@ class WandbTracker:
                 settings=settings,
             )
             self._run.define_metric("*", step_metric=STEP)
-        files = self._folder() / f"offline-run-*-{run.identity}"
+        files = self._folder() / f"offline-run-*-{run.identity}*"
         where = f"wandb sync {files}" if self._run.offline else self._run.url
         return f"project {self._project}, run {run.identity}: {where}"
 
@@ -84,23 +83,36 @@ class WandbTracker:
             yield from wandb.Api().run(self._run.path).scan_history()
 
     def _rows_here(self) -> Iterator[Mapping[str, Any]]:
-        for path in sorted(self._folder().glob(f"offline-run-*-{self._run.id}/*.wandb")):
-            yield from _rows_in(path)
+        for path in sorted(self._folder().glob(f"offline-run-*-{self._run.id}*/*.wandb")):
+            yield from _rows_in(path, self._project)
 
 
-def _rows_in(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a file of W&B's; what was cut off at its end is left out."""
+def _settings(at: str | None) -> wandb.Settings:
+    server = {} if at is None else {"base_url": at}
+    try:
+        return wandb.Settings(console="off", silent=True, disable_git=True, x_disable_stats=True, **server)
+    except ValueError as error:
+        if at is None:
+            raise TrackerError(f"W&B refuses its own settings: {' '.join(str(error).split())}") from None
+        raise InputError(f"--at {at}: expected the address of a W&B server, https://...") from None
+
+
+def _rows_in(path: Path, project: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a file of W&B's, if it is of a project; what was cut off at its end is left out."""
     store = DataStore()
     with suppress(AssertionError):
         store.open_for_scan(str(path))
-        yield from _rows_of(store)
+        yield from _rows_of(store, project)
 
 
-def _rows_of(store: DataStore) -> Iterator[Mapping[str, Any]]:
+def _rows_of(store: DataStore, project: str) -> Iterator[Mapping[str, Any]]:
     while (data := store.scan_data()) is not None:
         record = wandb_internal_pb2.Record()
         record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "history":
+        kind = record.WhichOneof("record_type")
+        if kind == "run" and record.run.project != project:
+            return
+        if kind == "history":
             items = record.history.item
             yield {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
 

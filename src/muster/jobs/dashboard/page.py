@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import http.client
 import os
 import socket
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from muster.errors import InputError, JobError
 
@@ -52,16 +55,36 @@ def await_page(port: int, path: str, loss: Callable[[], str | None], seconds: fl
         time.sleep(_PAUSE_SECONDS)
 
 
-def show_page(address: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Open an address in a browser, if this machine has a screen and the user sits at it."""
+@contextmanager
+def page_shown(address: str, environ: Mapping[str, str] = os.environ) -> Iterator[None]:
+    """Open an address in a browser, if this machine has a screen and the user sits at it.
+
+    The browser is given a file that leads there: its command line, which all users can read, holds no token.
+    """
     has_screen = sys.platform == "darwin" or environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
     if not has_screen or environ.get("SSH_CONNECTION"):
+        yield
         return
-    with suppress(webbrowser.Error):
-        browser = webbrowser.get()
-        # One of this very class runs in the terminal, as lynx does, and would take it from us.
-        if type(browser) is not webbrowser.GenericBrowser:
-            browser.open(address)
+    with page_file(address) as file:
+        with suppress(webbrowser.Error):
+            browser = webbrowser.get()
+            # One of this very class runs in the terminal, as lynx does, and would take it from us.
+            if type(browser) is not webbrowser.GenericBrowser:
+                browser.open(file.as_uri())
+        yield
+
+
+@contextmanager
+def page_file(address: str) -> Iterator[Path]:
+    """Make a file that only its owner can read, and that leads a browser to an address; remove it at the end."""
+    with TemporaryDirectory(prefix="muster-page-") as folder:
+        file = Path(folder, "page.html")
+        file.touch(0o600)
+        link = html.escape(address)
+        file.write_text(
+            f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={link}"><a href="{link}">open</a>'
+        )
+        yield file
 
 
 def _answers(port: int, path: str) -> bool:
