@@ -96,6 +96,8 @@ def run(part: str = "") -> str:
     """Do the runs that are missing; `part` names a task, an algorithm, or `muster` for ours alone."""
     found = results()
     wanted = [job for job in _jobs() if job not in found and part in f"{vars(job)}"]
+    if any(job.who != OURS for job in wanted):
+        python_of("sb3")  # Its environment is made before several processes want it.
     for job, outcome in done_in_parallel(_learn, wanted):
         with RESULTS_FILE.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**vars(job), **outcome}) + "\n")
