@@ -160,6 +160,25 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
     assert (refused.code, "no such folder" in refused.err) == (2, True)
 
 
+def test_a_single_run_is_refused_with_what_shows_it(original: Path) -> None:
+    refused = muster_here("serve", original)
+    assert refused.code == 2
+    assert "is one run, expected a folder of runs" in refused.err
+    assert f"muster dashboard {original} --live" in refused.err
+
+
+def test_a_folder_is_found_by_its_name_among_the_runs(original: Path, tmp_path: Path) -> None:
+    copied(original, tmp_path / "runs/tuned/trial-0")
+    process = start_muster("serve", "tuned", "--json", cwd=tmp_path)
+    try:
+        assert process.stdout is not None
+        printed = process.stdout.readline()
+        assert printed and json.loads(printed)["runs"] == str(tmp_path / "runs/tuned")
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def on_a_terminal(folder: Path, *arguments: str) -> str:
     """Run a command on a terminal until it says how to end it; return the address that it shows."""
     ours, theirs = pty.openpty()

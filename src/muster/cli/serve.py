@@ -13,6 +13,8 @@ from muster.cli.live_page import print_address
 from muster.cli.options import AsJson, RunsDir
 from muster.cli.screen import print_json, show_notice
 from muster.errors import InputError
+from muster.files.regular import is_folder
+from muster.runs.folder import RunFolder
 from muster.runs.folder import runs_dir as folder_of_runs
 
 NICENESS = 5
@@ -21,7 +23,10 @@ NICENESS = 5
 
 def serve(
     runs: Annotated[
-        Path | None, typer.Argument(metavar="RUNS", help="Folder of runs; default: that of all runs.")
+        Path | None,
+        typer.Argument(
+            metavar="RUNS", help="Folder of runs, or its name among the runs; default: that of all runs."
+        ),
     ] = None,
     port: Annotated[
         int | None, typer.Option(min=1024, max=65535, help="Port on this machine; default: any free one.")
@@ -34,13 +39,10 @@ def serve(
 
     The address ends with a token: who has it can look at the runs, and stop them. --json prints both.
     """
-    from muster.files.regular import is_folder
     from muster.jobs.dashboard.page import page_shown
     from muster.serving.server import live_server
 
-    directory = runs if runs is not None else folder_of_runs(runs_dir)
-    if not is_folder(directory):
-        raise InputError(f"{directory}: no such folder\n    give a folder of runs, or start one: muster train")
+    directory = _folder(runs, folder_of_runs(runs_dir))
     with ExitStack() as held:
         server = held.enter_context(live_server(directory, port, show_notice))
         os.nice(NICENESS)
@@ -55,3 +57,16 @@ def serve(
             server.run()
         except KeyboardInterrupt:
             show_notice("\nclosed; the runs continue")
+
+
+def _folder(named: Path | None, all_runs: Path) -> Path:
+    """Return the folder of runs that is meant by a path, or by a name in the folder of all runs."""
+    places = (all_runs,) if named is None else (named, all_runs / named)
+    found = next((path for path in places if is_folder(path)), None)
+    if found is None:
+        raise InputError(f"{places[0]}: no such folder\n    give a folder of runs, or start one: muster train")
+    if RunFolder(found).exists():
+        raise InputError(
+            f"{found}: is one run, expected a folder of runs\n    for this run: muster dashboard {found} --live"
+        )
+    return found

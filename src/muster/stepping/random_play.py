@@ -160,7 +160,7 @@ def _episodes(play: RandomPlay) -> Iterator[Finding]:
 def _rewards(play: RandomPlay) -> Iterator[Finding]:
     if not play.rewards:
         return
-    low, high = min(play.rewards), max(play.rewards)
+    low, high = min(play.rewards) + 0.0, max(play.rewards) + 0.0  # no "-0"
     if low < high:
         yield Finding(Verdict.OK, "rewards", f"{low:.5g} to {high:.5g} a step")
     elif len(set(play.lengths)) < 2:
