@@ -33,9 +33,7 @@ def find_run(run: str | Path, directory: Path) -> RunFolder:
     groups = {str(Path(name).parent) for name in names} - {"."}
     near = difflib.get_close_matches(str(run), [*names, *sorted(groups)], n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(
-        f"no run {str(run)!r} in {directory}\n    {hint}runs there: {', '.join(names[:8]) or 'none'}"
-    )
+    raise InputError(f"no run {str(run)!r} in {directory}\n    {hint}runs there: {', '.join(names[:8]) or 'none'}")
 
 
 def is_run(run: str | Path, directory: Path) -> bool:

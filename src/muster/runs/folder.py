@@ -35,7 +35,7 @@ class RunFolder:
     @property
     def name(self) -> str:
         """The run's name, of whatever path: `.` too."""
-        return Path(os.path.abspath(self.path)).name
+        return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
 
     @property
     def experiment(self) -> Path:

@@ -36,7 +36,7 @@ def kept_ended(folders: Iterable[RunFolder]) -> Iterator[None]:
 
 
 def is_surely_run(folder: RunFolder) -> bool:
-    """Whether a folder does not only have files that are named as a run's: its status or experiment can be read."""
+    """Whether a folder has more than files that are named as a run's: its status or experiment can be read."""
     from muster.experiment.loading import load_saved
 
     if not folder.exists():
