@@ -78,6 +78,7 @@ def launch(shared: Path, *flags: str) -> list[str]:
     return [MUSTER, "launch", "--runs-dir", str(shared / "runs"), *flags, "--"]
 
 
+@pytest.mark.long
 def test_mpi_over_three_hosts_with_two_ranks_each(lab: Lab, mpi: Mpi, shared: Path) -> None:
     command = [*launch(shared), *tell(shared, code=5)]
     done = lab.nodes[0].run(mpi.command(lab.nodes, 2, command), env=mpi.env, check=False, limit_s=120)
@@ -203,6 +204,7 @@ def test_the_launcher_killed_leaves_nothing(lab: Lab, open_mpi: Mpi, shared: Pat
     process.wait(timeout=20)
 
 
+@pytest.mark.long
 def test_the_head_s_rank_killed_ends_the_others(lab: Lab, shared: Path) -> None:
     env = {"MUSTER_HOSTS": "node1,node2", "MUSTER_LAUNCH_ID": "beheaded"}
     command = [*launch(shared), "sh", "-c", f"touch {shared}/running; sleep 300"]

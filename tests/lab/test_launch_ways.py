@@ -144,6 +144,7 @@ def test_from_salloc_the_ranks_are_started_by_slurm(lab: Lab, slurm: Slurm, shar
     assert_nothing_is_left([lab.login, *lab.nodes])
 
 
+@pytest.mark.long
 def test_term_to_a_launch_in_a_job_s_shell_reaches_the_command_and_not_srun(
     lab: Lab, slurm: Slurm, shared: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_the_same_signal_twice_at_once_counts_once(tmp_path: Path, scratch: Path
     _require_saved(tmp_path, stdout, 143)
 
 
+@pytest.mark.long
 def test_a_second_signal_leaves_nothing_of_ray(tmp_path: Path, scratch: Path) -> None:
     slow = ["train", "tests.toys:SlowOnceTold", *ENDLESS[2:], "--workers", "2"]
     told = ["--set", f"env.config.file={tmp_path / 'slow'}"]

@@ -99,7 +99,8 @@ def test_resuming_on_another_number_of_workers_keeps_everything(tmp_path: Path, 
     verify(tmp_path / "run" / "checkpoints" / "latest")
 
 
-@pytest.mark.parametrize("algorithm", ["PPO", pytest.param("DQN", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm", ["PPO", "DQN"])
 def test_a_lost_env_runner_is_replaced_and_counted(
     algorithm: str, tmp_path: Path, ray_with_four_cpus: None
 ) -> None:
