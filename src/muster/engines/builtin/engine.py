@@ -146,7 +146,7 @@ class BuiltinEngine:
         self._policy_in(state).save(folder)
         self._learner.save(folder, state)
         if not simulators:
-            return "checkpoint.simulators is false"
+            return "the checkpoint was saved without the state of the simulators"
         try:
             states = self._collector.states()
         except UnsavedSimulatorsError as error:
