@@ -41,7 +41,7 @@ def test_a_run_of_this_machine_saves_and_ends_and_is_told_so_once(tmp_path: Path
         with served(tmp_path / "runs") as browser:
             assert 'id="stop" type="button">' in browser.get("/runs/run").text
             answer = browser.post("/stop/run")
-            assert (answer.code, answer.text) == (200, "told to save and stop")
+            assert (answer.code, answer.text) == (200, "asked to save and stop")
             assert browser.post("/stop/run").code == 409
             assert process.wait(30) == 130
             hidden = 'id="stop" type="button" hidden>'

@@ -20,7 +20,7 @@ from muster.runs.groups import SWEEP_FILE, SWEEP_RECORD
 from muster.runs.lock import lock_holder, writers_kept_out
 from muster.runs.status import heartbeat_is_fresh, read_status
 
-SIGNALLED = "told to save and stop"
+SIGNALLED = "asked to save and stop"
 
 
 def stop_run(folder: RunFolder, notice: Callable[[str], None]) -> str:

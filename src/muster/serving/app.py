@@ -150,7 +150,7 @@ class LiveApp:
         status = seen.row.status
         mark = (path, status.host, status.pid)
         if mark in self._told:
-            return PlainTextResponse("was told to save and stop already", status_code=409)
+            return PlainTextResponse("has been asked to save and stop already", status_code=409)
         self._told.add(mark)
         said = ""
         try:
