@@ -234,3 +234,13 @@ def test_a_reward_that_is_no_number_is_named() -> None:
     expected = "TypeError: reward has shape (1,), expected a number: return float(reward.item())"
     findings = check_simulator(Simulator("tests.stepping.test_old_gym:ArrayReward"), Rules())
     assert any(f.verdict == "problem" and expected in f.message for f in findings)
+
+
+def test_a_simulator_that_an_older_version_saved_continues() -> None:
+    env = OldGymAdapter(FiveValues())
+    env.reset(seed=0)
+    saved = {name: value for name, value in vars(env).items() if name != "seen"}
+    restored = OldGymAdapter.__new__(OldGymAdapter)
+    restored.__setstate__(saved)
+    restored.reset(seed=0)
+    assert len(restored.step(restored.action_space.sample())) == 5

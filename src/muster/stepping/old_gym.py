@@ -57,6 +57,10 @@ class OldGymAdapter(gymnasium.Env[Any, Any]):
         self.seen: set[str] = set() if takes(env.reset, "seed") else {WITHOUT_SEED}
         """Which of the old ways the simulator was seen to have."""
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Continue from a checkpoint, also of a version that did not note the old ways."""
+        self.__dict__.update({"seen": set(), **state})
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Seed the simulator in the way that it has, if any, and begin an episode."""
         super().reset(seed=seed)
